@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import xarray as xr
@@ -13,6 +14,7 @@ import xarray as xr
 from hpccoll.analysis.time_dataset import RowTimes, read_row_times, time_dataset
 from hpccoll.common.errors import BadInputError, UnusableError, did_you_mean, format_value
 from hpccoll.store.load_results import read_results
+from hpccoll.store.plain_values import plain_value
 from hpccoll.store.rows import ROW_COLUMNS, RULES, Gap, Results, Row, RowKey, Run, unit_of
 from hpccoll.store.workload_figures import workload_figures
 
@@ -42,6 +44,27 @@ _COMPARISON_DTYPES = {
 
 _KEY = ["job", "run_id", "case_id"]
 """The columns that identify a row."""
+
+
+class ResultFrame(pd.DataFrame):
+    """A frame whose columns may hold mappings and lists, and which can be written as Parquet all the same."""
+
+    @property
+    def _constructor(self) -> type["ResultFrame"]:
+        """What pandas calls for selections of the frame: they can be written, too."""
+        return ResultFrame
+
+    def to_parquet(self, *arguments: Any, **options: Any) -> bytes | None:
+        """Write the frame as ``pandas.DataFrame.to_parquet`` does; mappings and lists become JSON text.
+
+        The columns are those of ``hpccoll export --format parquet``.
+        """
+        plain = pd.DataFrame(self)
+        for name, dtype in plain.dtypes.items():
+            if dtype == "object":
+                plain[name] = plain[name].map(plain_value).astype("string")
+        written: bytes | None = plain.to_parquet(*arguments, **options)
+        return written
 
 
 def open_results(paths: Iterable[PathLike | Iterable[PathLike]], rule: str) -> "ResultSet":
@@ -76,7 +99,9 @@ class ResultSet:
 
     def __init__(self, results: Results) -> None:
         self._results = results
-        self._positions = {row.key: position for position, row in enumerate(results.rows)}
+        self._positions: dict[RowKey, int] = {}
+        for position, row in enumerate(results.rows):
+            self._positions[row.key] = position
         self.rows: pd.DataFrame = _frame(Row, results.rows, ROW_COLUMNS).rename_axis("case")
         units: dict[str, str] = {}
         for name in ROW_COLUMNS:
@@ -117,8 +142,11 @@ class ResultSet:
         positions = self._select(cases)
         rows = [self._results.rows[position] for position in positions]
         times = self._read_times(rows)
-        strides = {row_times.times.rank_stride for row_times in times if row_times}
-        if per_rank and max(strides, default=1) > 1:
+        largest_stride = 1
+        for row_times in times:
+            if row_times:
+                largest_stride = max(largest_stride, row_times.times.rank_stride)
+        if per_rank and largest_stride > 1:
             warnings.warn(
                 "of some cases only every n-th rank has times: n is rank_stride", stacklevel=2
             )
@@ -137,16 +165,17 @@ class ResultSet:
             BadInputError: if several rows or none are selected, or the row is not a measured
                 training step.
         """
-        rows = [self._results.rows[position] for position in self._select(case)]
-        if len(rows) != 1:
-            raise UnusableError("case", f"one row is needed, and {len(rows)} are selected")
-        read = self._read_times(rows)[0]
-        figures = workload_figures(rows[0].collective)
-        timeline = (
-            figures.timeline(read.times, read.program, rows[0].ranks) if read and figures else None
-        )
+        positions = self._select(case)
+        if len(positions) != 1:
+            raise UnusableError("case", f"one row is needed, and {len(positions)} are selected")
+        row = self._results.rows[positions[0]]
+        (read,) = self._read_times([row])
+        figures = workload_figures(row.collective)
+        timeline = None
+        if read and figures:
+            timeline = figures.timeline(read.times, read.program, row.ranks)
         if timeline is None:
-            raise UnusableError("case", f"{rows[0].case_id} is not a measured training step")
+            raise UnusableError("case", f"{row.case_id} is not a measured training step")
         return pd.DataFrame(list(timeline.median_over_iterations().parts()))
 
     def compare(self, old: "ResultSet", tolerance: float = 0.05) -> pd.DataFrame:
@@ -179,7 +208,8 @@ class ResultSet:
             rows.append(row | held.to_json())
         frame = pd.DataFrame(rows, columns=list(_COMPARISON_DTYPES)).astype(_COMPARISON_DTYPES)
         described = compared.to_json()
-        frame.attrs = {name: described[name] for name in ("changes", "loads")}
+        frame.attrs["changes"] = described["changes"]
+        frame.attrs["loads"] = described["loads"]
         return frame
 
     def _select(self, cases: "pd.DataFrame | pd.Series | str | None") -> list[int]:
@@ -204,9 +234,10 @@ class ResultSet:
 
     def _positions_of_case(self, wanted: str) -> list[int]:
         """Return the positions of the rows of a case, by its case_id."""
-        positions = [
-            position for (*_, case_id), position in self._positions.items() if case_id == wanted
-        ]
+        positions = []
+        for position, row in enumerate(self._results.rows):
+            if row.case_id == wanted:
+                positions.append(position)
         if not positions:
             hint = did_you_mean(wanted, {row.case_id for row in self._results.rows})
             raise BadInputError("cases", wanted, f"{hint}the case_id of a row is needed")
@@ -214,16 +245,21 @@ class ResultSet:
 
     def _read_times(self, rows: Sequence[Row]) -> list[RowTimes | None]:
         """Return the times of each row, None if it was not timed; each file is opened once."""
-        paths = {(run.job, run.run_id): Path(run.path) for run in self._results.runs}
+        paths: dict[tuple[str, str], Path] = {}
+        runs_of_file: defaultdict[Path, set[str]] = defaultdict(set)
+        for run in self._results.runs:
+            path = Path(run.path)
+            paths[run.job, run.run_id] = path
+            runs_of_file[path].add(run.run_id)
         timed: defaultdict[Path, list[Row]] = defaultdict(list)
         for row in rows:
             if row.rounds:
                 timed[paths[row.job, row.run_id]].append(row)
         times: dict[RowKey, RowTimes] = {}
         for path, rows_of_file in timed.items():
-            run_ids = {run.run_id for run in self._results.runs if run.path == str(path)}
             keys = [row.key for row in rows_of_file]
-            times |= zip(keys, read_row_times(path, run_ids, rows_of_file), strict=True)
+            read = read_row_times(path, runs_of_file[path], rows_of_file)
+            times |= zip(keys, read, strict=True)
         return [times.get(row.key) for row in rows]
 
 
@@ -236,7 +272,7 @@ def _frame(
     for name in names or dtypes:
         values = [getattr(item, name) for item in items]
         columns[name] = pd.Series(values, dtype=dtypes[name])
-    return pd.DataFrame(columns)
+    return ResultFrame(columns)
 
 
 def _gap_frame(gaps: Sequence[Gap]) -> pd.DataFrame:

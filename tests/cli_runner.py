@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
+from checked_json import check_json
+
 from hpccoll.__main__ import main
 from hpccoll.cases.algorithm_registry import COLLECTIVES, PLAN
 from hpccoll.cli import progress_counter
@@ -45,7 +47,10 @@ def rows(printed):
 
 
 def invoke(*arguments):
-    """Run a command in this process, which is still to be interrupted as it was; stderr is without progress."""
+    """Run a command in this process, which is still to be interrupted as it was; stderr is without progress.
+
+    JSON is held against its schema.
+    """
     out, err, interrupted = io.StringIO(), io.StringIO(), signal.getsignal(signal.SIGINT)
     with (
         patch.object(sys, "argv", ["hpccoll", *map(str, arguments)]),
@@ -56,6 +61,7 @@ def invoke(*arguments):
         try:
             main()
         except SystemExit as end:
+            check_json(arguments, out.getvalue())
             return CommandResult(int(end.code or 0), out.getvalue(), err.getvalue())
         finally:
             # in the main thread, where alone it is set

@@ -16,6 +16,7 @@ GUIDES = (
     "README.md",
     "workflows/README.md",
     "workflows/KUBERNETES.md",
+    "workflows/HARNESSES.md",
     "slurm/README.md",
     "slurm/GPU.md",
     "results/README.md",
@@ -60,6 +61,11 @@ NOT_RUN = {
         "workflows/KUBERNETES.md",
         "kubectl create",
     ): "needs Kubernetes; tests/sweep/kubernetes/test_manifests.py runs what the launcher's pod runs",
+    (
+        "workflows/HARNESSES.md",
+        "reframe",
+    ): "has four nodes; tests/interop/test_reframe_check.py runs the check on fewer",
+    ("workflows/HARNESSES.md", "for i in"): "has four nodes",
     ("slurm/GPU.md", "pip install"): "needs a network, GPUs and slurmdbd",
     (
         "slurm/GPU.md",
@@ -74,6 +80,7 @@ NOT_RUN = {
         "results/CHOOSE.md",
         "hpccoll compare --make-reference run1.txt",
     ): "has six outputs; tests/cli/test_accept.py runs it",
+    ("results/README.md", "export TORCH"): "needs a job that hangs; tests/cli/test_trace.py traces",
     ("results/FILES.md", "h5dump"): "tests/analysis/test_files_guide.py runs it",
     ("results/CHOOSE.md", "hpccoll compare results/last-week"): "noise decides its exit code; "
     "tests/analysis/test_run_comparison.py compares",

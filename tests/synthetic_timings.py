@@ -9,11 +9,12 @@ from raw_examples import attempt, case, job, outcome
 from hpccoll.analysis.tune_table import build_table
 from hpccoll.cases.case import Case, Effort
 from hpccoll.common.units import parse_parameter
+from hpccoll.store.case_row import make_row
 from hpccoll.store.case_states import runs_of
 from hpccoll.store.case_times import CaseTimes
+from hpccoll.store.job_cases import job_cases
 from hpccoll.store.raw_results import RawResults
 from hpccoll.store.rows import Results
-from hpccoll.store.statistics import make_row
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -70,8 +71,9 @@ def measured_results(curves, *, spread=0.0, number=1, about=(), drift=(1,), iter
     launch = attempt(number, **dict(about))
     of = job(*(o.case for o in outcomes), effort=Effort(rounds=len(drift)))
     raw = RawResults(path=Path("here.h5"), job=of, attempts=[(launch, outcomes)])
-    rows = tuple(make_row(raw.job, launch, each) for each in outcomes)
-    return Results(rows=rows, runs=tuple(runs_of(raw)), planned=len(rows))
+    cases = job_cases(raw)
+    rows = tuple(make_row(raw.job, history) for history in cases.row_histories)
+    return Results(rows=rows, runs=tuple(runs_of(cases)), planned=len(rows))
 
 
 def merged_results(*several):

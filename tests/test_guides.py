@@ -53,7 +53,7 @@ def anchors(path):
     return {re.sub(r"[^\w\- ]", "", title).lower().replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize("guide", [*GUIDES, ".github/CONTRIBUTING.md", "workflows/HARNESSES.md"])
+@pytest.mark.parametrize("guide", [*GUIDES, ".github/CONTRIBUTING.md"])
 def test_links_lead_to_files_and_headings(guide):
     path = ROOT / guide
     for link in re.findall(r"\]\(([^)\s]+)\)", path.read_text()):

@@ -20,7 +20,7 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.judge.run_comparison import compare
 from hpccoll.render.export import export
 from hpccoll.store import hdf5
-from hpccoll.store.load_results import to_results
+from hpccoll.store.load_results import read_results, to_results
 from hpccoll.store.result_files import ResultFiles
 from hpccoll.store.rows import RULES
 
@@ -186,3 +186,28 @@ def test_a_comparison_is_a_frame_with_the_worst_case_first(tmp_path):
     assert "regression" not in new.compare(old, tolerance=0.5).verdict.tolist()
     with pytest.raises(BadInputError, match=r"^tolerance: 0 "):
         new.compare(old, tolerance=0)
+
+
+def test_frames_are_written_as_parquet_with_the_columns_of_an_export(file, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow writes Parquet")
+    results = hpccoll.open(file)
+    results.rows.to_parquet(tmp_path / "rows.parquet", index=False)
+    (tmp_path / "export.parquet").write_bytes(export(read_results([file]), "parquet"))
+    written = parquet.read_table(tmp_path / "rows.parquet")
+    exported = parquet.read_table(tmp_path / "export.parquet")
+    assert written.to_pylist() == exported.to_pylist()
+    selected = results.rows.query("status == 'ok'")
+    selected.to_parquet(tmp_path / "selected.parquet")
+    (params,) = pd.read_parquet(tmp_path / "selected.parquet").params.map(json.loads)
+    assert params == selected.params.iloc[0]
+    results.runs.to_parquet(tmp_path / "runs.parquet")
+    assert list(pd.read_parquet(tmp_path / "runs.parquet").run_id) == list(results.runs.run_id)
+
+
+def test_duckdb_reads_a_frame_that_was_written_as_parquet(file, tmp_path):
+    pytest.importorskip("pyarrow", reason="pyarrow writes Parquet")
+    duckdb = pytest.importorskip("duckdb", reason="duckdb reads Parquet")
+    rows = hpccoll.open(file).rows
+    rows.to_parquet(tmp_path / "rows.parquet")
+    query = f"select case_id, median_s, params->>'$.no' from '{tmp_path}/rows.parquet'"  # noqa: S608 - ours
+    assert [row[0] for row in duckdb.sql(query).fetchall()] == list(rows.case_id)

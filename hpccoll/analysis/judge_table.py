@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import geometric_mean
-from typing import Any
+from typing import TypedDict
 
 from hpccoll.analysis.choice_table import TableEntry, TuneTable
 from hpccoll.analysis.held_out_regret import held_out_regret
@@ -25,6 +25,48 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.common.records import to_builtins
 from hpccoll.common.units import format_size
 from hpccoll.store.rows import Results
+
+
+class SizeRegretJson(TypedDict):
+    """The regret at one size, as JSON has it."""
+
+    bytes: int
+    choice: str
+    seconds: float
+    best: str
+    best_seconds: float
+    regret: float  # the time of the choice over that of the best
+    held_out: float
+    unsure: float
+    unpaired: bool
+    beyond: bool
+
+
+class SingleChoiceJson(TypedDict):
+    """The best of the choices that serve all sizes."""
+
+    choice: str
+    geometric_mean: float
+
+
+class SettingRegretJson(TypedDict):
+    """The regrets of a setting."""
+
+    setting: Setting
+    geometric_mean: float
+    held_out: float
+    fixed: SingleChoiceJson | None
+    sizes: list[SizeRegretJson]
+
+
+class TableJudgementJson(TypedDict):
+    """The regrets of a table, as JSON has them."""
+
+    geometric_mean: float
+    held_out: float
+    settings: list[SettingRegretJson]
+    unjudged: list[str]
+    strange: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +97,7 @@ class SizeRegret:
             return False
         return math.log(self.regret) > self.noise
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> SizeRegretJson:
         return {
             "bytes": self.nbytes,
             "choice": self.choice.label,
@@ -101,10 +143,10 @@ class TableJudgement:
             held_out = geometric_mean(regret.held_out for regret in regrets)
             yield setting, regrets, mean, held_out
 
-    def to_json(self) -> dict[str, Any]:
-        settings = []
+    def to_json(self) -> TableJudgementJson:
+        settings: list[SettingRegretJson] = []
         for setting, regrets, mean, held_out in self.by_setting():
-            fixed = None
+            fixed: SingleChoiceJson | None = None
             if setting in self.single_choices:
                 choice, single_mean = self.single_choices[setting]
                 fixed = {"choice": choice.label, "geometric_mean": single_mean}

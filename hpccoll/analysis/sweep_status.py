@@ -1,16 +1,48 @@
 """The state of result files: of the jobs of each sweep, and of raw files that belong to no sweep."""
 
-from collections.abc import Collection
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.store.case_states import case_states
+from hpccoll.store.job_cases import JobCases, job_cases
 from hpccoll.store.raw_results import RawResults
 from hpccoll.store.result_files import ResultFiles
-from hpccoll.store.rows import NOT_PLANNED, CaseStates, Gap, JobProgress
+from hpccoll.store.rows import NOT_PLANNED, CaseStates, Gap, GapJson, JobProgress
+from hpccoll.store.sweep_notes import NO_NOTES, read_sweep_notes
+
+
+class JobStatusJson(TypedDict):
+    """A job, as JSON has it."""
+
+    name: str
+    state: str
+    cases: int
+    done: int
+    measurements: int
+    measured: int
+    attempts: int
+    missing: list[GapJson]
+    skipped: list[GapJson]
+
+
+class SweepStatusJson(TypedDict):
+    """A sweep, or raw files that belong to none, as JSON has it."""
+
+    directory: str | None
+    running: bool
+    measurements: int
+    measured: int
+    jobs: list[JobStatusJson]
+    left_out: list[GapJson]
+
+
+class _Measurements(TypedDict):
+    measurements: int
+    measured: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +55,11 @@ class JobStatus:
     results: CaseStates  # those of this job
     log: Path | None = None  # the output of its ranks
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JobStatusJson:
         """Return the record of ``hpccoll status --json``."""
         results = self.results
+        missing = _gap_records(results.missing)
+        skipped = _gap_records(results.skipped)
         return {
             "name": self.name,
             "state": self.state,
@@ -33,8 +67,8 @@ class JobStatus:
             "done": sum(results.done),
             **_measurements(results.progress),
             "attempts": len(results.runs),
-            "missing": list(map(asdict, results.missing)),
-            "skipped": list(map(asdict, results.skipped)),
+            "missing": missing,
+            "skipped": skipped,
         }
 
 
@@ -59,7 +93,7 @@ class SweepStatus:
             return False
         return any(job.results.measured for job in self.jobs)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> SweepStatusJson:
         """Return the record of ``hpccoll status --json``."""
         directory = None if self.directory is None else str(self.directory)
         return {
@@ -67,8 +101,15 @@ class SweepStatus:
             "running": self.is_running,
             **_measurements(self.progress),
             "jobs": [job.to_json() for job in self.jobs],
-            "left_out": list(map(asdict, self.left_out)),
+            "left_out": _gap_records(self.left_out),
         }
+
+
+def _gap_records(gaps: Iterable[Gap]) -> list[GapJson]:
+    records = []
+    for gap in gaps:
+        records.append(gap.to_json())
+    return records
 
 
 def sweep_statuses(files: ResultFiles, running: Collection[Path]) -> list[SweepStatus]:
@@ -105,14 +146,17 @@ def _select(files: ResultFiles, sweep: Path | None, sweeps: Collection[Path]) ->
 
 
 def _of_sweep(files: ResultFiles, directory: Path, *, is_running: bool) -> SweepStatus:
-    results = case_states(files, [directory])
-    raw_by_job = {raw.job.name: raw for raw in files.raw_results}
+    jobs_with_results = list(map(job_cases, files.raw_results))
+    notes = read_sweep_notes(files.unstarted_jobs, [directory])
+    results = case_states(files, jobs_with_results, notes)
+    cases_by_job: dict[str, JobCases] = {}
+    for cases in jobs_with_results:
+        cases_by_job[cases.job.name] = cases
     unreadable = {path.stem for path in files.unreadable}
     jobs = []
     for name, states in results.by_job().items():
-        raw = raw_by_job.get(name)
-        if raw:
-            state = _state(raw)
+        if name in cases_by_job:
+            state = _state(cases_by_job[name])
         else:
             state = "damaged" if name in unreadable else "planned"
         log = directory / "logs" / f"{name}.log"
@@ -122,23 +166,24 @@ def _of_sweep(files: ResultFiles, directory: Path, *, is_running: bool) -> Sweep
 
 
 def _of_raw_file(raw: RawResults) -> JobStatus:
-    states = case_states(ResultFiles(raw_results=[raw]))
-    return JobStatus(str(raw.path), _state(raw), states)
+    cases = job_cases(raw)
+    states = case_states(ResultFiles(raw_results=[raw]), [cases], NO_NOTES)
+    return JobStatus(str(raw.path), _state(cases), states)
 
 
 def _of_damaged_file(file: tuple[Path, BadInputError]) -> JobStatus:
     path, error = file
-    states = case_states(ResultFiles(raw_results=[], unreadable={path: error}))
+    states = case_states(ResultFiles(raw_results=[], unreadable={path: error}), [], NO_NOTES)
     return JobStatus(str(path), "damaged", states)
 
 
-def _state(raw: RawResults) -> str:
-    if raw.complete:
+def _state(cases: JobCases) -> str:
+    if cases.is_complete:
         return "complete"
-    return "running" if raw.is_running else "partial"
+    return "running" if cases.raw.is_running else "partial"
 
 
-def _measurements(progress: Collection[JobProgress]) -> dict[str, int]:
+def _measurements(progress: Collection[JobProgress]) -> _Measurements:
     """Return the numbers of planned and of finished measurements of jobs."""
     return {
         "measurements": sum(job.total for job in progress),

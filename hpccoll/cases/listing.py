@@ -7,16 +7,19 @@ from dataclasses import asdict
 from importlib.util import find_spec
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
 from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
+from hpccoll.cases.case import Parameter
 from hpccoll.cases.catalogue import GRAPH
+from hpccoll.cases.library_algorithms import LibraryAlgorithm
 from hpccoll.cases.requirements import MPI_LIBRARIES, missing_requirements
 from hpccoll.cases.transport_table import TRANSPORTS
 from hpccoll.cases.variables import assignment
 from hpccoll.cases.variants import Variant, VariantLimit, named_variants
 from hpccoll.cases.workload import workload
 from hpccoll.common.errors import BadInputError, did_you_mean
+from hpccoll.common.json_schema import OPTIONAL
 from hpccoll.host.gpu_stack import ROOT
 from hpccoll.schedule.collective import AUTO, NATIVE
 
@@ -31,6 +34,95 @@ PARAMETERS = {
 
 _EXPORTED_UNITS = {"divisible": "free", "per_rank": "owned"}
 """The names of unit kinds in the exported list, which other programs read."""
+
+
+class _Availability(TypedDict):
+    available: bool
+    reason: str | None  # why it is not
+
+
+class CollectiveJson(TypedDict):
+    """A collective."""
+
+    units: str
+    reduces: bool
+    algorithms: list[str]
+    parameters: dict[str, dict[str, Parameter]]  # with their defaults, by algorithm
+
+
+class AlgorithmJson(_Availability):
+    """An algorithm of a collective."""
+
+    collective: str
+    name: str
+    description: str
+    needs: list[str]
+
+
+class PolicyJson(_Availability):
+    """A rule that chooses algorithms."""
+
+    name: str
+    needs: list[str]
+
+
+class ParameterJson(TypedDict):
+    """A parameter of cases, or a described cluster."""
+
+    name: str
+    meaning: str
+
+
+class TransportJson(_Availability):
+    """A transport."""
+
+    name: str
+    devices: list[str]
+
+
+_Purpose = TypedDict("_Purpose", {"what": str})  # noqa: UP013 - the word is the key's alone
+
+
+class VariantJson(_Availability, _Purpose):
+    """A variant: settings of a library under a name."""
+
+    name: str
+    transport: str
+    environment: dict[str, str | None]  # null unsets a variable
+    communicator: dict[str, int | str]
+    demands: str | None
+    control: str | None
+    limits: VariantLimit
+    further_limits: list[VariantLimit]
+    needs: list[str]
+    algorithms: dict[str, LibraryAlgorithm]
+
+
+class WorkloadKeyJson(TypedDict):
+    """A key of a workload."""
+
+    meaning: str
+    default: Any
+
+
+class WorkloadJson(TypedDict):
+    """A workload."""
+
+    name: str
+    keys: dict[str, WorkloadKeyJson]
+
+
+class ListingJson(TypedDict):
+    """The listing; further keys are the tables of workloads."""
+
+    collectives: dict[str, CollectiveJson]
+    algorithms: list[AlgorithmJson]
+    policies: list[PolicyJson]
+    parameters: list[ParameterJson]
+    transports: list[TransportJson]
+    variants: list[VariantJson]
+    workloads: list[WorkloadJson]
+    clusters: NotRequired[Annotated[list[ParameterJson], OPTIONAL]]
 
 
 def listing(root: Path = ROOT) -> dict[str, Any]:

@@ -105,7 +105,7 @@ def accept(
     common.show_found(acceptance.to_json(), acceptance_lines(acceptance), as_json=as_json)
     _print_notes(acceptance, missing, as_json=as_json)
     if junit:
-        _write_junit(acceptance, junit)
+        _write_junit(acceptance, junit, is_any_unread=any(codes))
     _write_page(acceptance, out, as_json=as_json)
     if acceptance.is_undecided:
         print(acceptance.decided_rows.line, file=sys.stderr if as_json else sys.stdout)
@@ -124,12 +124,20 @@ def _write_page(acceptance: "AcceptanceSummary", out: Path | None, *, as_json: b
     print(f"page: {out}", file=sys.stderr if as_json else sys.stdout)
 
 
-def _write_junit(acceptance: "AcceptanceSummary", path: Path) -> None:
-    from hpccoll.render.junit import held_case, write_junit
+def _write_junit(acceptance: "AcceptanceSummary", path: Path, *, is_any_unread: bool) -> None:
+    from hpccoll.judge.held import Acceptance
+    from hpccoll.render.acceptance_text import acceptance_lines
+    from hpccoll.render.junit import NOT_READ, held_case, whole_case, write_junit
 
     cases = []
     for judged in acceptance.judged:
         cases.append(held_case(judged, judged.row.case_id, judged.row.collective))
+    reasons = []
+    if acceptance.is_refused and not acceptance.of(Acceptance.FAIL):
+        reasons.append(next(acceptance_lines(acceptance)))
+    if is_any_unread:
+        reasons.append(NOT_READ)
+    cases.append(whole_case(reasons))
     with writing(path):
         write_junit(path, "hpccoll accept", cases)
 
@@ -278,7 +286,7 @@ def _check_number_of_expected(
     needed = NEEDED
     if number == 0:
         needed += _proposal(files)
-    raise UnusableError("hpccoll accept", needed)
+    raise UnusableError("accept", needed)
 
 
 def _proposal(files: list[Path]) -> str:

@@ -135,9 +135,7 @@ def read_machine_or_cluster(
         return read_machine(machine, "--machine").with_network(factor)
     if cluster and not machine:
         return read_machine(cluster, "--cluster").with_network(factor)
-    raise UnusableError(
-        "hpccoll predict", "exactly one of --machine (fitted) and --cluster (described)"
-    )
+    raise UnusableError("predict", "exactly one of --machine (fitted) and --cluster (described)")
 
 
 def parse_counts(text: str, key: str) -> list[int]:

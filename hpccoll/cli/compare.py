@@ -31,6 +31,7 @@ from hpccoll.common.units import format_count, format_factor
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hpccoll.common.decided_cases import DecidedCases
     from hpccoll.judge.run_comparison import Comparison
     from hpccoll.store.rows import Results
 
@@ -79,9 +80,9 @@ def compare(
         with writing(out):
             write_comparison(compared, out, names)
         print(f"page: {out}", file=sys.stderr if as_json else sys.stdout)
-    if junit:
-        _write_junit(compared, junit)
     decided = compared.decided_cases(require)
+    if junit:
+        _write_junit(compared, decided, junit, is_any_unread=any(codes))
     if decided.are_few:
         print(decided.line, file=sys.stderr if as_json else sys.stdout)
     if compared.worse or decided.are_few or any(codes):
@@ -143,13 +144,21 @@ COMPARE = Command(
 )
 
 
-def _write_junit(compared: "Comparison", path: Path) -> None:
-    from hpccoll.render.junit import held_case, write_junit
+def _write_junit(
+    compared: "Comparison", decided: "DecidedCases", path: Path, *, is_any_unread: bool
+) -> None:
+    from hpccoll.render.junit import NOT_READ, held_case, whole_case, write_junit
 
     cases = []
     for held in compared.cases:
         collective = str(held.case.coordinates["collective"])
         cases.append(held_case(held, held.case.label, collective))
+    reasons = []
+    if decided.are_few:
+        reasons.append(decided.line)
+    if is_any_unread:
+        reasons.append(NOT_READ)
+    cases.append(whole_case(reasons))
     with writing(path):
         write_junit(path, "hpccoll compare", cases)
 
@@ -159,12 +168,12 @@ def _check_paths(
 ) -> None:
     if make_reference and (reference or as_json):
         other = "--reference" if reference else "--json"
-        raise UnusableError("hpccoll compare", f"--make-reference and {other} exclude each other")
+        raise UnusableError("compare", f"--make-reference and {other} exclude each other")
     if not make_reference and len(paths) != (1 if reference else 2):
         expected = "two runs, the old and the new one"
         if reference:
             expected = "one run, which is compared with the reference"
-        raise UnusableError("hpccoll compare", f"{expected}: {len(paths)} are given")
+        raise UnusableError("compare", f"{expected}: {len(paths)} are given")
 
 
 def _read_runs(paths: "Sequence[Path]") -> "tuple[list[Results], list[int]]":

@@ -59,7 +59,7 @@ INCOMPLETE = 3
 PAGES = ".html", ".svg", ".png"
 """The suffixes of the page of a diagnosis, and of its map alone."""
 
-WITH_REPORT = "report", "out", "json"
+WITH_REPORT = "report", "out", "json", "junit"
 """The options that may stand beside --report, and itself."""
 
 ONLY_WITH_PROGRAM, NOT_WITH_PROGRAM = (
@@ -70,13 +70,13 @@ ONLY_WITH_PROGRAM, NOT_WITH_PROGRAM = (
 
 ONLY_HERE, WITH_HERE = (
     ("reference", "make_reference"),
-    ("here", "reference", "make_reference", "seconds", "json"),
+    ("here", "reference", "make_reference", "seconds", "json", "junit"),
 )
 """The options that need --here, and those that may stand beside it."""
 
 OPTIONS: Mapping[str, tuple[Option, ...]] = {
     "What to find": (
-        Option(("--links",), "single links, too; takes as many slots as there are nodes", kind="flag",
+        Option(("--links",), "single links, too: a slot a node", kind="flag",
                shown_default="up to 64 nodes"),
         Option(("--no-links",), "no single links", kind="flag"),
         Option(("--racks",), "racks of the nodes: lines 'HOST RACK', or of 'scontrol show topology'", kind="path",
@@ -108,6 +108,7 @@ OPTIONS: Mapping[str, tuple[Option, ...]] = {
         Option(("--out",), "file of all measurements, beside it a page; with --report its page or map",
                kind="path", metavar="F.h5|html|svg|png"),
         Option(("--json",), "JSON output", kind="flag"),
+        Option(("--junit",), "JUnit XML for a CI system, a test a node", kind="path", metavar="F.xml"),
     ),
     "Without measuring": (
         Option(("--report",), "files of --out, or directories: the verdict of one, the nodes over time of more",
@@ -169,8 +170,8 @@ class DiagnosisProgram:
             for name in changed:
                 if name in names:
                     raise UnusableError(f"--{name.replace('_', '-')}", why)
-        if arguments.reference and arguments.make_reference:
-            raise UnusableError("--make-reference", "not with --reference")
+        if arguments.make_reference and (arguments.reference or arguments.junit):
+            raise UnusableError("--make-reference", "not with --reference or --junit")
         if arguments.links and arguments.no_links:
             raise UnusableError("--links", "not with --no-links")
         if arguments.directions not in (None, *DIRECTIONS):
@@ -211,7 +212,10 @@ class DiagnosisProgram:
             return 0
         if self.arguments.report:
             return print_recorded(
-                self.arguments.report, self.arguments.out, as_json=self.arguments.json
+                self.arguments.report,
+                self.arguments.out,
+                as_json=self.arguments.json,
+                junit=self.arguments.junit,
             )
         from hpccoll.sweep.pair_launches import SRUN, diagnose_with, hosts_to_diagnose
 
@@ -239,6 +243,7 @@ class DiagnosisProgram:
             self._options.slot_s,
             arguments.reference,
             arguments.make_reference,
+            arguments.junit,
             as_json=arguments.json,
         )
 
@@ -310,7 +315,12 @@ class DiagnosisProgram:
                     self._file = write_diagnosis(recorded, out, verdict)
         except BadInputError as error:
             problem = error
-        code = print_verdict(verdict or verdict_of(recorded), as_json=self.arguments.json)
+        verdict = verdict or verdict_of(recorded)
+        code = print_verdict(verdict, as_json=self.arguments.json)
+        try:
+            _write_junit(recorded, verdict, self.arguments.junit)
+        except BadInputError as error:
+            problem = problem or error
         if problem:
             print(f"hpccoll: {problem}", file=sys.stderr, flush=True)
             return problem.exit_code
@@ -367,7 +377,9 @@ def check_new(out: Path) -> None:
         )
 
 
-def print_recorded(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
+def print_recorded(
+    paths: Sequence[Path], out: Path | None, *, as_json: bool, junit: Path | None = None
+) -> int:
     """Print the verdict of a recorded diagnosis, or the history if there are more; return the exit code."""
     from hpccoll.diagnosis.diagnosis_file import find_diagnoses
     from hpccoll.diagnosis.history import MachineHistory
@@ -382,6 +394,7 @@ def print_recorded(paths: Sequence[Path], out: Path | None, *, as_json: bool) ->
         code = print_verdict(verdict, as_json=as_json)
         if out:
             write_page(diagnoses[0], verdict, out)
+        _write_junit(diagnoses[0], verdict, junit, is_any_unread=bool(damaged))
     else:
         if out:
             raise BadInputError(
@@ -395,6 +408,13 @@ def print_recorded(paths: Sequence[Path], out: Path | None, *, as_json: bool) ->
             history_lines(history, shutil.get_terminal_size().columns),
             as_json=as_json,
         )
+        if junit:
+            from hpccoll.render.diagnosis_junit import write_history_junit
+
+            newest = max(diagnoses, key=lambda recorded: str(recorded.provenance["begun"]))
+            with writing(junit):
+                hosts = newest.question.hosts
+                write_history_junit(history, hosts, junit, is_any_unread=bool(damaged))
         code = 0 if history.is_healthy else INCOMPLETE
     return INCOMPLETE if damaged else code
 
@@ -410,6 +430,27 @@ def write_page(recorded: "RecordedDiagnosis", verdict: "MachineVerdict", out: Pa
     with writing(out):
         write_diagnosis_page(recorded, out, verdict)
     print(f"page: {out}", file=sys.stderr, flush=True)
+
+
+def _write_junit(
+    recorded: "RecordedDiagnosis",
+    verdict: "MachineVerdict",
+    path: Path | None,
+    *,
+    is_any_unread: bool = False,
+) -> None:
+    """Write a test for each node of a diagnosis, if a file is requested.
+
+    Raises:
+        UnusableError: if it cannot be written.
+    """
+    if path is None:
+        return
+    from hpccoll.render.diagnosis_junit import write_diagnosis_junit
+
+    with writing(path):
+        hosts = recorded.question.hosts
+        write_diagnosis_junit(verdict, hosts, path, is_any_unread=is_any_unread)
 
 
 def print_verdict(verdict: "MachineVerdict", *, as_json: bool) -> int:

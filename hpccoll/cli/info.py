@@ -31,6 +31,9 @@ def list_(word: str | None = None, name: list[str] | None = None, *, as_json: bo
     if word == DEFECTS:
         _show_defects(name or (), as_json=as_json)
         return
+    if word == SCHEMAS:
+        _show_schemas(name or (), as_json=as_json)
+        return
     if name:
         _show_cluster(word, name, as_json=as_json)
         return
@@ -50,7 +53,8 @@ def list_(word: str | None = None, name: list[str] | None = None, *, as_json: bo
                 {"name": entry.name, "meaning": entry.meaning.partition(". ")[0]}
                 for entry in REFERENCES["clusters"]()
             ]
-            tables = select(tables | {"clusters": clusters}, word, (*REFERENCES, DEFECTS))
+            words = (*REFERENCES, DEFECTS, SCHEMAS)
+            tables = select(tables | {"clusters": clusters}, word, words)
         show_found(tables, listing_lines(tables, described=bool(word)), as_json=as_json)
 
 
@@ -63,13 +67,14 @@ LIST = Command(
             "word",
             "part of a name or description; or a kind: algorithms, parameters, transports, variants, "
             "workloads, models; or a reference: sweep, site, machine (the keys of such files), clusters, "
-            "columns (of raw files), variables, settings (of NCCL); or defects (known, by version)",
+            "columns (of raw files), variables, settings (of NCCL); or defects (known, by version); or schemas "
+            "(of JSON)",
             "[WORD]",
         ),
         PositionalArgument(
             "name",
-            "of clusters: the one whose description is printed; of defects: component, version, "
-            "kind, or part of the text",
+            "of clusters: the one whose description is printed; of schemas: the one to print; of "
+            "defects: component, version, kind, or part of the text",
             "[NAME...]",
             repeated=True,
         ),
@@ -80,6 +85,20 @@ LIST = Command(
 
 DEFECTS = "defects"
 """The word for known defects of libraries, drivers and containers."""
+
+SCHEMAS = "schemas"
+"""The word for JSON Schemas of what commands print and write."""
+
+
+def _show_schemas(names: Sequence[str], *, as_json: bool) -> None:
+    from hpccoll.cli.schemas import all_schemas, find_schema, schema_lines
+
+    if names:
+        show_found(find_schema(" ".join(names)), (), as_json=True)
+    elif as_json:
+        show_found(all_schemas(), (), as_json=True)
+    else:
+        show_found(None, schema_lines(), as_json=False)
 
 
 def _show_defects(words: Sequence[str], *, as_json: bool) -> None:
@@ -96,7 +115,7 @@ def _show_cluster(word: str | None, names: Sequence[str], *, as_json: bool) -> N
 
     name = " ".join(names)
     if word != "clusters":
-        allowed = "only 'list clusters NAME' and 'list defects WORD...' have a second word"
+        allowed = "only list clusters, list defects and list schemas have a second word"
         raise BadInputError("NAME", name, f"nothing after {word}: {allowed}")
     if name not in (clusters := cluster_names()):
         raise BadInputError(

@@ -92,7 +92,7 @@ def _with_format(brought: Sequence[LibraryTables], name: str) -> LibraryTables:
 def _library_tables() -> list[LibraryTables]:
     brought = list(contributions("library_tables"))
     if not brought:
-        raise UnusableError("hpccoll tune", "no extension with tables of libraries is installed")
+        raise UnusableError("tune", "no extension with tables of libraries is installed")
     return brought
 
 

@@ -23,7 +23,12 @@ SIGNALS = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 
 
 def main_here(
-    seconds: float | None, reference: Path | None, new_reference: Path | None, *, as_json: bool
+    seconds: float | None,
+    reference: Path | None,
+    new_reference: Path | None,
+    junit: Path | None = None,
+    *,
+    as_json: bool,
 ) -> int:
     """Check this node, or make its reference, and return the exit code.
 
@@ -34,16 +39,18 @@ def main_here(
         with interruptible(*SIGNALS):
             if new_reference:
                 return make_reference_here(seconds, new_reference)
-            return check_here(seconds, reference, as_json=as_json)
+            return check_here(seconds, reference, junit, as_json=as_json)
     except KeyboardInterrupt:
         return INTERRUPTED
 
 
-def check_here(seconds: float | None, reference_file: Path | None, *, as_json: bool) -> int:
+def check_here(
+    seconds: float | None, reference_file: Path | None, junit: Path | None = None, *, as_json: bool
+) -> int:
     """Check this node, print the verdict in one line or as JSON, and return the exit code.
 
     Raises:
-        BadInputError: if the reference cannot be read.
+        BadInputError: if the reference cannot be read, or the file for a CI system be written.
     """
     from hpccoll.diagnosis.node_health import judge_node, read_node_reference
     from hpccoll.sweep.health import USUAL_S, check_node
@@ -56,6 +63,11 @@ def check_here(seconds: float | None, reference_file: Path | None, *, as_json: b
     if as_json:
         text = json.dumps(health.to_json(), indent=1)
     print(text, flush=True)
+    if junit:
+        from hpccoll.render.diagnosis_junit import write_health_junit
+
+        with writing(junit):
+            write_health_junit(health, platform.node(), junit)
     return EXIT_CODES[health.verdict]
 
 

@@ -139,11 +139,13 @@ class OptionParser(argparse.ArgumentParser):
                 option.key.bound.check(option.long_flag, value)
 
     def error(self, message: str) -> None:  # type: ignore[override]
-        unknown = re.match(r"unrecognized arguments: --([\w-]+)", message)
-        names = [name[2:] for name in self._option_string_actions if name.startswith("--")]
+        unknown = re.match(r"unrecognized arguments: (--|)([\w-]+)", message)
         near = ""
-        if unknown:
-            near = did_you_mean(unknown[1], names).replace("mean ", "mean --")
+        if unknown and unknown[1]:
+            names = [name[2:] for name in self._option_string_actions if name.startswith("--")]
+            near = did_you_mean(unknown[2], names).replace("mean ", "mean --")
+        elif unknown:
+            near = did_you_mean(unknown[2], self.commands)
         raise UnusableError(
             self.prog.removeprefix("hpccoll "), f"{message}: {near}see '{self.prog} --help'"
         )

@@ -2,12 +2,31 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple, NotRequired, TypeAlias, TypedDict
 
+from hpccoll.common.json_schema import OPTIONAL
 from hpccoll.common.text import in_brackets
 
 if TYPE_CHECKING:
     from hpccoll.common.yaml_model import YamlSection
+
+
+_Detail: TypeAlias = Annotated[str, OPTIONAL]
+
+
+class EntryJson(TypedDict):
+    """A line of a reference table, as JSON has it."""
+
+    name: str
+    meaning: str
+    type: NotRequired[_Detail]
+    unit: NotRequired[_Detail]
+    absent: NotRequired[_Detail]
+    by: NotRequired[_Detail]
+    since: NotRequired[_Detail]
+    values: NotRequired[_Detail]
+    default: NotRequired[_Detail]
+    required: NotRequired[Annotated[bool, OPTIONAL]]
 
 
 class Entry(NamedTuple):

@@ -9,15 +9,21 @@ from hpccoll.cli.option_parser import OPTIONS
 from hpccoll.common.errors import BadInputError, UnusableError, writing
 from hpccoll.common.options import Option, PositionalArgument
 from hpccoll.common.terminal import write_bytes
+from hpccoll.common.text import in_brackets
 
 
-def report(paths: list[Path], out: Path | None = None) -> int:
+def report(paths: list[Path], out: Path | None = None, size: str | None = None) -> int:
     """Write a report of raw files.
 
-    Curves, tables, missing results and provenance in one HTML file that opens offline.
+    Curves, tables, missing results and provenance in one HTML file that opens offline. With --size,
+    also a picture for a slide, of each collective: bus bandwidth against nodes or ranks.
     """
+    from hpccoll.common.units import parse_size
     from hpccoll.render.output_directory import default_directory, other_inputs
 
+    nbytes = None
+    if size is not None:
+        nbytes = parse_size(size, "--size")
     directory = out or default_directory(paths)
     lost = other_inputs(paths, directory)
     if lost and out is None:
@@ -27,9 +33,8 @@ def report(paths: list[Path], out: Path | None = None) -> int:
     where = "; --out DIR chooses another directory"
     if out or paths[0].is_dir():
         where = ""
-    return write_report(
-        paths, directory, f"{where}; it replaces the report of {lost}" if lost else where
-    )
+    note = f"{where}; it replaces the report of {lost}" if lost else where
+    return write_report(paths, directory, note, nbytes)
 
 
 REPORT = Command(
@@ -45,15 +50,18 @@ REPORT = Command(
                 metavar="DIR",
                 kind="path",
             ),
+            Option(("--size",), "size of a picture for a slide, such as 64M", metavar="SIZE"),
         )
     },
 )
 
 
-def write_report(paths: list[Path], out: Path, note: str = "") -> int:
+def write_report(paths: list[Path], out: Path, note: str = "", size: int | None = None) -> int:
+    """Write the report of results, and at a size the pictures of how they scale; return the exit code."""
     from hpccoll.analysis.recommendations import recommend
     from hpccoll.render.output_directory import results_name
     from hpccoll.render.report_writer import build_report
+    from hpccoll.render.scaling_picture import write_scaling_pictures
     from hpccoll.render.terminal_summary import outcome_lines
     from hpccoll.store.load_results import read_results
 
@@ -62,16 +70,23 @@ def write_report(paths: list[Path], out: Path, note: str = "") -> int:
     title = ", ".join(dict.fromkeys(map(results_name, paths)))
     with writing(out):
         page = build_report(results, out, title, paths, recommendations)
+        pictures = []
+        if size is not None:
+            pictures = write_scaling_pictures(results, recommendations, out / "charts", size)
     code = report_damaged(results)
     for line in outcome_lines(results, recommendations):
         print(line)
     print(f"report: {page}{note}")
+    for picture in pictures:
+        print(f"picture: {picture.paths[0]}{in_brackets(picture.note)}")
     if results.measured and not results.missing:
         return code
     return INCOMPLETE
 
 
-def export(paths: list[Path], format_: str = "json", rule: str = "max") -> int:
+def export(
+    paths: list[Path], format_: str = "json", columns: str | None = None, rule: str = "max"
+) -> int:
     """Print one row per case and attempt, in SI units.
 
     Ends with 3 if a file cannot be read.
@@ -83,7 +98,10 @@ def export(paths: list[Path], format_: str = "json", rule: str = "max") -> int:
     if rule not in RULES:
         raise BadInputError("--rule", rule, RULES)
     results = read_results(paths, rule)
-    written = write(results, format_)
+    names: list[str] = []
+    if columns is not None:
+        names = columns.split(",")
+    written = write(results, format_, names)
     if isinstance(written, bytes):
         if sys.stdout.isatty():
             raise UnusableError("--format", f"{format_} is binary: redirect the output to a file")
@@ -106,6 +124,11 @@ EXPORT = Command(
                 "json",
                 name="format_",
                 metavar="FORMAT",
+            ),
+            Option(
+                ("--columns",),
+                "columns of json or csv, such as algorithm,bytes,busbw_Bps [all]",
+                metavar="NAME,..",
             ),
             Option(
                 ("--rule", "--timing"),

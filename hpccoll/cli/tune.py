@@ -72,7 +72,7 @@ def _tune_from_results(
         table_format and not (lint or out or verify)
     ):
         why = "--lint F with --format and --json alone, and --format with --out, --lint or --verify"
-        raise UnusableError("hpccoll tune", why)
+        raise UnusableError("tune", why)
     if lint:
         return tables_that_read(lint, table_format, "--lint").lint(
             lint, table_format, as_json=as_json
@@ -93,7 +93,7 @@ def _tune_from_results(
 
     if [out, judge, verify].count(None) != 2 or not paths:
         why = "PATHS and one of --out (builds a table), --judge (judges one) and --verify, or --lint F (checks F)"
-        raise UnusableError("hpccoll tune", why)
+        raise UnusableError("tune", why)
     for_library = table_format not in (None, OWN_FORMAT)
     if as_json and out and not for_library:
         raise BadInputError("--json", str(out), "no --json with --out: the table is JSON")

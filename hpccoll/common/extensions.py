@@ -58,6 +58,8 @@ class Extension:
     # a ``cli.extension_commands.WordsCommand`` by name
     commands: Mapping[str, str] = field(default_factory=dict)
     library_tables: Sequence[str] = ()  # each a ``cli.library_tables.LibraryTables``
+    # each a sequence of ``common.json_schema.OutputSchema``, of the JSON that its commands print
+    schemas: Sequence[str] = ()
     schedule_formats: Sequence[str] = ()  # each a ``cli.schedule_formats.ScheduleFormat``
 
 

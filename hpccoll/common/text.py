@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypedDict, TypeVar
 
 from hpccoll.common.units import format_count
 
@@ -35,6 +35,14 @@ class Finding:
     def with_remedy(self) -> str:
         """The whole finding: its title, its text and its remedy."""
         return " ".join(filter(None, (str(self), self.remedy)))
+
+
+class FindingJson(TypedDict):
+    """A finding as JSON has it; further keys are its values, in SI units, which its kind decides."""
+
+    kind: str
+    severity: Severity
+    text: str
 
 
 SEVERITY_WORDS: Mapping[Severity, str] = {

@@ -1,13 +1,14 @@
 """Diagnoses over days: what was accused in each, what is slow again and again, and what was in its last one."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypedDict
 
+from hpccoll.common.json_schema import typed_dict
 from hpccoll.diagnosis.recorded import RecordedDiagnosis
 from hpccoll.diagnosis.transfers import DIRECTIONS
-from hpccoll.diagnosis.verdict import MachineVerdict, NamedFault, Place, verdict_of
+from hpccoll.diagnosis.verdict import MachineVerdict, NamedFault, Place, PlaceJson, verdict_of
 from hpccoll.store.host_names import host_order
 
 DAYS = 3
@@ -26,6 +27,29 @@ Key: TypeAlias = tuple[str, str, tuple[str, ...], int | None]
 """What identifies a place from day to day: cluster, kind, rack or sorted hosts, rail."""
 
 
+class PastStateJson(TypedDict):
+    """What one diagnosis says of a place, as JSON has it."""
+
+    begun: str
+    state: State
+    effect: float | None
+
+
+class PlaceHistoryJson(PlaceJson):
+    """A place over time, as JSON has it."""
+
+    cluster: str | None
+    days: int
+    lasting: bool
+    accused: bool
+    diagnoses: list[PastStateJson]
+
+
+class _HistoryKeys(TypedDict):
+    begun: Sequence[str]
+    places: list[PlaceHistoryJson]
+
+
 @dataclass(frozen=True, slots=True)
 class PastState:
     """What one diagnosis says of a place."""
@@ -39,7 +63,7 @@ class PastState:
         """The day of the diagnosis."""
         return self.begun.partition("T")[0]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> PastStateJson:
         """Return it as an element of ``diagnoses``."""
         return {"begun": self.begun, "state": self.state, "effect": self.effect}
 
@@ -84,7 +108,7 @@ class PlaceHistory:
                 return past.state in ACCUSED
         return False
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> PlaceHistoryJson:
         """Return it as an element of ``places``."""
         return {
             **self.place.to_json(),
@@ -129,6 +153,12 @@ class MachineHistory:
         """Whether nothing was slow in its last diagnosis, nor on several days, and the newest diagnosis is complete."""
         is_any_slow = any(place.is_accused or place.is_lasting for place in self.places)
         return self.last.is_healthy and not is_any_slow
+
+    @staticmethod
+    def json_record() -> Any:
+        """Return the type of its JSON."""
+        last = {"last": MachineVerdict.json_record()}
+        return typed_dict("MachineHistoryJson", last, _HistoryKeys)
 
     def to_json(self) -> dict[str, Any]:
         """Return the history as JSON has it."""

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, TypedDict
 
+from hpccoll.common.json_schema import described
 from hpccoll.common.limits import PositiveNumber
 from hpccoll.common.records import json_text, load_record
-from hpccoll.common.text import Finding, critical, first_few, info, warning
+from hpccoll.common.text import Finding, FindingJson, critical, first_few, info, warning
 from hpccoll.common.units import format_rate
 from hpccoll.store.durable_files import replacing_file
 
@@ -82,6 +83,19 @@ class NodeReference:
         return wide
 
 
+_OfOthers = TypedDict("_OfOthers", {"others": str})  # noqa: UP013 - the word is the key's alone
+
+
+class NodeHealthJson(_OfOthers):
+    """The verdict of a check, as JSON has it."""
+
+    verdict: Verdict
+    line: str
+    findings: list[FindingJson]
+    rates: Annotated[Mapping[str, float], described("in bytes per second")]
+    facts: Facts
+
+
 @dataclass(frozen=True, slots=True)
 class NodeHealth:
     """The verdict of a check."""
@@ -109,9 +123,9 @@ class NodeHealth:
         facts = ", ".join(rates) or "no rate was measured"
         return f"{self.verdict}: {'; '.join([facts, *notes])}"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> NodeHealthJson:
         """Return the verdict as JSON has it."""
-        findings = []
+        findings: list[Any] = []
         for finding in self.findings:
             about = {"kind": finding.kind, "severity": finding.severity, "text": finding.text}
             findings.append({**about, **finding.values})

@@ -5,11 +5,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
-from typing import Any, cast
+from typing import Annotated, Any, TypedDict, cast
 
 import numpy as np
 
-from hpccoll.common.text import Finding
+from hpccoll.common.json_schema import described, record_of_fields
+from hpccoll.common.text import Finding, FindingJson
 from hpccoll.diagnosis.cluster import judged_racks as numbers_of_judged_racks
 from hpccoll.diagnosis.core_waits import (
     CORE_WAITS,
@@ -41,6 +42,34 @@ OF_NODES: tuple[Kind, ...] = "node", "send", "receive", "rail", "link"
 """The kinds of faults that the load of a node may look like."""
 
 
+class PlaceJson(TypedDict):
+    """A component of a machine, as JSON has it."""
+
+    kind: Kind
+    where: Sequence[str]
+    rack: str | None
+    rail: int | None
+
+
+class FaultJson(PlaceJson):
+    """What is slow, fails or does not answer, as JSON has it."""
+
+    candidates: list[list[PlaceJson]]
+    effect: Annotated[
+        float | None,
+        described("how many times as long its transfers take; null if they do not end"),
+    ]
+    low: Annotated[float | None, described("the lower end of the 95 % interval of effect")]
+    high: Annotated[float | None, described("the upper end of that interval")]
+    confidence: float | None
+    chance: float | None
+    under_load_only: bool
+    slots: dict[Purpose, int]
+    missed_with: Sequence[str]
+    error: str | None
+    waited_for_core: float | None
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """A component by the names of its hosts."""
@@ -50,7 +79,7 @@ class Place:
     rack: str | None = None  # of an uplink or a rack
     rail: int | None = None  # None if it is not one of a single rail
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> PlaceJson:
         """Return it as an element of ``candidates``."""
         return {"kind": self.kind, "where": self.hosts, "rack": self.rack, "rail": self.rail}
 
@@ -93,7 +122,7 @@ class NamedFault:
         surely_slow = 1 - self.chance
         return min(surely_slow, 0.5) if self.wait else surely_slow
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> FaultJson:
         """Return it as an element of ``verdicts``."""
         confidence: float | None = None
         chance: float | None = None
@@ -121,6 +150,14 @@ class NamedFault:
             "error": self.error,
             "waited_for_core": waited_for_core,
         }
+
+
+class _VerdictKeys(TypedDict):
+    noise: float | None
+    smallest_effect: float | None
+    smallest_link_effect: float | None
+    verdicts: list[FaultJson]
+    findings: list[FindingJson]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +205,11 @@ class MachineVerdict:
         """Whether all nodes were judged, none is slow, and no finding is critical."""
         is_any_critical = any(finding.severity == "critical" for finding in self.findings)
         return self.accuses_none and not self.unjudged and not is_any_critical
+
+    @staticmethod
+    def json_record() -> Any:
+        """Return the type of its JSON."""
+        return record_of_fields("MachineVerdictJson", MachineVerdict, changed=_VerdictKeys)
 
     def to_json(self) -> dict[str, Any]:
         """Return the verdict as JSON has it: what is absent, or not finite, is null."""

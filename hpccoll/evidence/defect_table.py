@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from hpccoll.common.json_schema import record_of_fields
 from hpccoll.common.text import join_ends
 
 Version: TypeAlias = tuple[int, ...]
@@ -226,6 +227,11 @@ class Defect:
         if self.first_good == OPEN:
             return f"from {self.seen[0]} on, if not before"
         return f"{join_ends(self.seen)} seen"
+
+    @staticmethod
+    def json_record() -> Any:
+        """Return the type of its JSON."""
+        return record_of_fields("DefectJson", Defect, without=("needs", "versions"))
 
     def to_json(self) -> dict[str, Any]:
         """Return the row as JSON has it, without what only programs need."""

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import log
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
 from hpccoll.common.text import first_few
 from hpccoll.common.units import format_count
@@ -91,6 +91,23 @@ class Trouble:
     text: str = ""  # the error
 
 
+class FittingDefectJson(TypedDict):
+    """A known defect that fits a run, as JSON has it."""
+
+    id: str  # of ``hpccoll list defects``
+    version: str
+    good_version: str | None
+    certain: bool
+    kind: str
+    symptom: str
+    condition: str
+    workaround: str | None
+    sources: list[str]
+    confidence: str
+    reread: str | None
+    line: str | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittingDefect:
     """A defect that fits a run, and how surely it is the cause."""
@@ -109,7 +126,7 @@ class FittingDefect:
         confidence = CONFIDENCES.index(self.defect.confidence)
         return not self.is_certain, not self.line, self.unknown - self.met, confidence, self.unknown
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> FittingDefectJson:
         """Return it as JSON has it."""
         defect = self.defect
         return {

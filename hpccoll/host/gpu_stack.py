@@ -142,10 +142,12 @@ def find_libraries(*patterns: str, root: Path = ROOT) -> list[Path]:
 
 
 def _unique_files(paths: Iterable[Path]) -> list[Path]:
-    """Return the existing files, the first path of each."""
-    files = [path for path in paths if path.is_file()]
-    first_paths = {path.resolve(): path for path in reversed(files)}
-    return list(first_paths.values())[::-1]
+    """Return the existing files in the order of their first paths, each by that path."""
+    first_paths: dict[Path, Path] = {}
+    for path in paths:
+        if path.is_file():
+            first_paths.setdefault(path.resolve(), path)
+    return list(first_paths.values())
 
 
 MIN_CUPY = 14

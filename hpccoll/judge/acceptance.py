@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from hpccoll.evidence.defects import FittingDefect
+from hpccoll.common.json_schema import described
+from hpccoll.evidence.defects import FittingDefect, FittingDefectJson
 from hpccoll.judge.causes import Cause
 from hpccoll.judge.held import Acceptance, Held, HeldVerdict
 from hpccoll.store.rows import Row
@@ -14,6 +15,12 @@ LARGEST = 8
 
 _CALL = "collective", "algorithm", "bytes", "nodes", "ranks", "ranks_per_node", "dtype", "in_place"
 """The fields of a row that its JSON has."""
+
+
+_Figure = Annotated[
+    float | None,
+    described("in bytes per second if quantity is busbw_Bps, in seconds if it is time_s"),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +44,17 @@ class Judged(Held):
         "libraries": "expected.libraries",
         "causes": "causes",
     }
+    FURTHER: ClassVar[Mapping[str, Any]] = {
+        "measured": _Figure,
+        "low": _Figure,
+        "expected": _Figure,
+        "high": _Figure,
+        "sources": list[str | None],
+        "gpus": list[str | None],
+        "libraries": list[str | None],
+        "defects": list[FittingDefectJson],
+        "file": Annotated[str | None, described("the file of the row")],
+    }
 
     row: Row
     measured: float
@@ -47,8 +65,10 @@ class Judged(Held):
 
     @property
     def is_low(self) -> bool:
-        """Whether it is lower than others, so that it may have causes."""
+        """Whether it is lower than others without an excuse, so that it may have causes."""
         if self.verdict is HeldVerdict.IMPOSSIBLE:
+            return False
+        if self.expected and self.expected.excuse:
             return False
         is_below_published = self.verdict is HeldVerdict.BELOW_PUBLISHED
         return is_below_published or self.acceptance is Acceptance.FAIL

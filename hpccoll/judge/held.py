@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar
 
+from hpccoll.common.json_schema import type_at, typed_dict
 from hpccoll.common.records import to_builtins
 
 EARLIER_RUN, CURVE = "run", "curve"
@@ -104,6 +105,7 @@ class Expected:
     # those that published figures are of, the oldest first; empty for an unknown one
     libraries: tuple[str, ...] = ()
     lacking: str = ""  # of an origin of SAYING, why it decides nothing
+    excuse: str = ""  # why a healthy measurement may be below it; empty if none may
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +118,8 @@ class Held:
 
     # the keys of JSON, with the path of each value, such as ``expected.low``
     KEYS: ClassVar[Mapping[str, str]] = {}
+    # the types of keys that a subclass adds, and of those of whose values a type says too little
+    FURTHER: ClassVar[Mapping[str, Any]] = {}
 
     measured: float | None  # the measured quantity; None without a result
     expected: Expected | None  # None if nothing can be expected
@@ -134,6 +138,17 @@ class Held:
         if self.measured is None or self.expected is None:
             return None
         return self.measured / self.expected.value
+
+    @classmethod
+    def json_record(cls) -> Any:
+        """Return the type of its JSON."""
+        types = {}
+        for key, path in cls.KEYS.items():
+            kind = type_at(cls, path)
+            if path in EMPTY_IF_ABSENT:
+                kind = kind | None
+            types[key] = kind
+        return typed_dict(f"{cls.__name__}Json", {**types, **cls.FURTHER})
 
     def to_json(self) -> dict[str, Any]:
         """Return the judgement as JSON has it, in SI units; absent values are None."""

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from statistics import median
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.cases.requested_schedule import DEFAULT_DTYPE
 from hpccoll.common.errors import BadInputError
+from hpccoll.common.json_schema import described
 from hpccoll.common.units import format_count
 from hpccoll.judge.held import MACHINE, MODEL, Expected, Held, HeldVerdict, verdict_between
 from hpccoll.model.machine_file import MachineFile
@@ -75,6 +76,11 @@ class ComparedCall(Held):
         "source": "row.source",
         "ratio": "ratio",
         "machine": "measured_on",
+    }
+    FURTHER: ClassVar[Mapping[str, Any]] = {
+        "unmodelled": list[str],
+        "published": list[PublishedSection],
+        "algorithm": Annotated[str, described("the fastest candidate, else what was measured")],
     }
 
     row: Row  # the measurement
@@ -283,7 +289,10 @@ def _no_basis_reason(row: Row, machine: MachineFile, basis: str) -> str:
     """Return why NCCL's model, or a schedule on a machine, says nothing of a call; empty if it says something."""
     if basis != NCCL_MODEL:
         if row.transport == "nccl":
-            return f"{machine.name} has no section nccl, which NCCL's own model needs"
+            reason = f"{machine.name} has no section nccl, which NCCL's own model needs"
+            if machine.machine_class is None:
+                reason += "; do: name a cluster with your GPUs (hpccoll list clusters)"
+            return reason
         return transport_mismatch(row, machine)
     if row.nodes == 1:
         return "NCCL's own model is for two nodes and more"

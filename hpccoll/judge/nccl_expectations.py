@@ -23,7 +23,7 @@ from hpccoll.judge.held import MODEL, NEAREST, PHYSICS, PUBLISHED, Expected
 from hpccoll.judge.wire_bounds import WireBound, highest_possible, wire_bound
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.nccl_candidates import modelled_busbw
-from hpccoll.model.nearest_rates import nearest_rates
+from hpccoll.model.nearest_rates import NEWER, nearest_rates
 from hpccoll.model.published_rates import (
     NEAR,
     OLD,
@@ -174,10 +174,15 @@ def _nearest(machine: MachineFile, call: PublishedCall, wire: float | None) -> E
     if nearest is None:
         return None
     expected = _published(nearest.by_source, NEAREST, wire)
-    unlike = in_brackets(*nearest.unlike)
-    sources = tuple(f"{source}{unlike}" for source in expected.sources)
-    lacking = f"{NEEDED} independent sources of such calls are needed for a verdict"
-    return replace(expected, sources=sources, lacking=lacking)
+    unlike = list(nearest.unlike)
+    excuse = ""
+    if NEWER in unlike:
+        unlike.remove(NEWER)
+        excuse = _old_words(call)
+    in_what = in_brackets(*unlike)
+    sources = tuple(f"{source}{in_what}" for source in expected.sources)
+    lacking = excuse or f"{NEEDED} independent sources of such calls are needed for a verdict"
+    return replace(expected, sources=sources, lacking=lacking, excuse=excuse)
 
 
 def _far_below(
@@ -262,14 +267,17 @@ def _too_few(machine: MachineFile, call: PublishedCall, sources: Iterable[str]) 
     gpus = in_brackets(join_words(like.gpus)) if like else ""
     needed = f"{NEEDED} independent sources are needed"
     if uses_network and is_old(call.library):
-        oldest = ".".join(map(str, OLD))
-        needed += (
-            f"; on several nodes NCCL before {oldest} was slower, the output is of {call.library}"
-        )
+        needed += f"; {_old_words(call)}"
     if call.algorithm:
         needed += "; NCCL's model has the ring and the tree, on two nodes and more, from 1 GiB on"
     who = join_words(list(sources)) or "no source"
     return f"{who} published {words} of this size on machines of this class{gpus}: {needed}"
+
+
+def _old_words(call: PublishedCall) -> str:
+    """Return what an old NCCL excuses, in words."""
+    oldest = ".".join(map(str, OLD))
+    return f"on several nodes NCCL before {oldest} was slower, and the output is of {call.library}"
 
 
 def _by_algorithm(machine: MachineFile, call: PublishedCall) -> str:

@@ -16,16 +16,17 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from statistics import median
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypedDict
 
 from hpccoll.analysis.late_ranks import late_words
 from hpccoll.analysis.setting import Choice
 from hpccoll.analysis.shift import FALSE_DISCOVERIES, RunSpread, Shift, shifts
 from hpccoll.common.decided_cases import DecidedCases
 from hpccoll.common.errors import UnusableError
+from hpccoll.common.json_schema import typed_dict
 from hpccoll.common.text import Finding
 from hpccoll.common.units import format_count, format_seconds, format_size
-from hpccoll.evidence.defects import Trouble
+from hpccoll.evidence.defects import FittingDefectJson, Trouble
 from hpccoll.judge.defects_of_runs import (
     NO_DEFECTS,
     CrossedDefects,
@@ -36,7 +37,7 @@ from hpccoll.judge.defects_of_runs import (
 )
 from hpccoll.judge.held import EARLIER_RUN, REFERENCE, Acceptance, Expected, Held, HeldVerdict
 from hpccoll.judge.provenance_changes import Facts, changes, facts_of_runs
-from hpccoll.judge.side_by_side import SideBySide, side_by_side
+from hpccoll.judge.side_by_side import SideBySide, SideBySideJson, side_by_side
 from hpccoll.store.call_key import CallKey
 from hpccoll.store.host_load import busy_hosts, describe_busy
 from hpccoll.store.rows import Results, Row, Run
@@ -214,6 +215,14 @@ class CaseComparison(Held):
         "p_value": "shift.p_value",
         "reason": "reason",
     }
+    FURTHER: ClassVar[Mapping[str, Any]] = {
+        "collective": str,
+        "algorithm": str,
+        "requested_bytes": int,
+        "in_place": bool,
+        "ranks": int,
+        "nodes": int,
+    }
 
     case: ComparedCase  # the case in the new run if it has it, else in the old one
     shift: Shift | None  # the shift; None if it is unknown
@@ -242,6 +251,30 @@ class CaseComparison(Held):
         )
 
 
+class OldAndNew(TypedDict):
+    """What was and what is, in words."""
+
+    old: str | None
+    new: str | None
+
+
+class GeometryJson(TypedDict):
+    """A finding on a geometry; further keys are its values, which its kind decides."""
+
+    kind: str
+    text: str
+
+
+class _ComparisonKeys(TypedDict):
+    changes: dict[str, OldAndNew]
+    loads: OldAndNew
+    tolerance: float
+    beside: list[SideBySideJson]
+    geometries: list[GeometryJson]
+    defects: list[FittingDefectJson]
+    ended_defects: list[FittingDefectJson]
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """Two runs."""
@@ -260,6 +293,14 @@ class Comparison:
     defects: CrossedDefects = (
         NO_DEFECTS  # known ones that the change from run to run began or ended
     )
+
+    @staticmethod
+    def json_record() -> Any:
+        """Return the type of its JSON."""
+        case = CaseComparison.json_record()
+        cases: Any = list[case]  # type: ignore[valid-type]  # made of its keys
+        by_verdict = dict.fromkeys(PLURALS.values(), cases)
+        return typed_dict("ComparisonJson", by_verdict, _ComparisonKeys)
 
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as JSON: a list of cases for each verdict, changes and loads."""
@@ -392,7 +433,7 @@ def compare(old: Results, new: Results, tolerance: float = TOLERANCE) -> Compari
         for programs in (old_programs, new_programs)
     ]
     why = _nearest_cases(before.cases, after.cases) or f"the results are of {' and '.join(names)}"
-    raise UnusableError("hpccoll compare", f"no case in common: {why}")
+    raise UnusableError("compare", f"no case in common: {why}")
 
 
 def _pairs_with_ours(theirs: Results, ours: Results) -> list[SideBySide]:

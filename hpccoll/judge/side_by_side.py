@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TypedDict
 
 from hpccoll.analysis.series_names import call_label
 from hpccoll.cases.catalogue import GRAPH
@@ -14,6 +14,25 @@ from hpccoll.store.rows import Row
 
 OPERATION = "collective", "device", "requested_bytes", "ranks", "nodes"
 """What both calls share; placements and types of elements may differ, and are shown."""
+
+
+class SideBySideJson(TypedDict):
+    """A result of another program next to ours, as JSON has it."""
+
+    collective: str
+    algorithm: str
+    transport: str
+    device: str
+    requested_bytes: int
+    ranks: int
+    nodes: int
+    params: dict[str, int | str]
+    source: str | None
+    their_timing: str
+    their_s: float | None
+    our_timing: str | None
+    our_s: float | None
+    factor: float | None  # their time over ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,24 +49,30 @@ class SideBySide:
             return None
         return self.theirs.median_s / self.ours.median_s
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> SideBySideJson:
         """Return both as JSON has them; absent values are None."""
         theirs, ours = self.theirs, self.ours
-        json: dict[str, Any] = {}
-        for name in ("collective", "algorithm", "transport", *OPERATION[1:]):
-            json[name] = getattr(theirs, name)
-        json["params"] = dict(theirs.params)
-        json["source"] = theirs.source
-        json |= {
+        our_timing: str | None = None
+        our_s: float | None = None
+        if ours:
+            our_timing = ours.timing
+            our_s = ours.median_s
+        return {
+            "collective": theirs.collective,
+            "algorithm": theirs.algorithm,
+            "transport": theirs.transport,
+            "device": theirs.device,
+            "requested_bytes": theirs.requested_bytes,
+            "ranks": theirs.ranks,
+            "nodes": theirs.nodes,
+            "params": dict(theirs.params),
+            "source": theirs.source,
             "their_timing": theirs.timing,
             "their_s": theirs.median_s,
-            "our_timing": None,
-            "our_s": None,
+            "our_timing": our_timing,
+            "our_s": our_s,
+            "factor": self.factor,
         }
-        if ours:
-            json |= {"our_timing": ours.timing, "our_s": ours.median_s}
-        json["factor"] = self.factor
-        return json
 
 
 def side_by_side(theirs: Iterable[Row], ours: Iterable[Row]) -> list[SideBySide]:

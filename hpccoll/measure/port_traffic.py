@@ -6,6 +6,7 @@ predicted bytes.
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -149,15 +150,13 @@ class PortTraffic:
     @property
     def counters(self) -> dict[str, int | None]:
         """The increases of all other counters over all hosts and the whole pass, with the number of operations."""
-        names = dict.fromkeys(
-            name for node in self.changes for _, name in node if name not in (SENT, RECEIVED)
-        )
-        nodes = {
-            name: [node for node in self.changes if any(name == port_name for _, port_name in node)]
-            for name in names
-        }
-        totals = {
-            name: _sum(sum_over_ports(node, name) for node in having)
-            for name, having in nodes.items()
-        }
-        return {"operations": self.operations, **totals}
+        counters: dict[str, int | None] = {"operations": self.operations}
+        sums: dict[str, list[int | None]] = defaultdict(list)  # of each host that has the counter
+        for changes in self.changes:
+            names = dict.fromkeys(name for _, name in changes)
+            for name in names:
+                sums[name].append(sum_over_ports(changes, name))
+        for name, sums_of_hosts in sums.items():
+            if name not in (SENT, RECEIVED):
+                counters[name] = _sum(sums_of_hosts)
+        return counters

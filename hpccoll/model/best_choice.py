@@ -5,11 +5,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
-from typing import Any
 
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.nccl_model import OPERATION_US
-from hpccoll.model.predict import Prediction, Predictions
+from hpccoll.model.predict import Prediction, PredictionJson, Predictions
 from hpccoll.model.simulation import BOUNDS
 from hpccoll.model.validation import overtaking
 
@@ -132,6 +131,8 @@ def crossovers(predictions: Iterable[Prediction]) -> Iterator[Crossover]:
             for nbytes, by_algorithm in by_size.items()
             if overtaken in by_algorithm and overtaker in by_algorithm
         }
+        if not both:  # no size has a prediction of each
+            continue
         crossover = _crossover(overtaken, overtaker, both, math.sqrt(smaller * larger))
         if crossover:
             yield crossover
@@ -205,26 +206,45 @@ def has_described_gpus(machine: MachineFile) -> bool:
     )
 
 
-def question_rows(predicted: Predictions) -> list[dict[str, Any]]:
+class QuestionJson(PredictionJson):
+    """The best algorithm of a number of nodes and a size, and its lead over another one, as JSON has it."""
+
+    faster_than: str | None
+    schedule_excludes_s: tuple[float, float] | None
+    factor: float | None  # how many times as fast
+    factor_low: float | None
+    factor_high: float | None
+
+
+def question_rows(predicted: Predictions) -> list[QuestionJson]:
     """Return the answer to what is best in SI units: the row of the best one, and its lead over another one."""
     return [_answer(choice) for choice in best_choices(predicted, BestChoice.against)]
 
 
-def map_cells(predicted: Predictions) -> list[dict[str, Any]]:
+class MapCellJson(QuestionJson):
+    """The best algorithm of a number of nodes and a size, and whether it is clear."""
+
+    clear: bool
+
+
+def map_cells(predicted: Predictions) -> list[MapCellJson]:
     """Return the best for every number of nodes and size: the row of ``question_rows``, and whether it is clear."""
-    return [_answer(choice) | {"clear": choice.clear} for choice in best_choices(predicted)]
+    return [{**_answer(choice), "clear": choice.clear} for choice in best_choices(predicted)]
 
 
-def _answer(choice: BestChoice) -> dict[str, Any]:
-    answer = choice.best.to_json()
-    answer |= {"faster_than": None, "schedule_excludes_s": choice.excluded_s}
-    answer |= dict.fromkeys(("factor", "factor_low", "factor_high"))
+def _answer(choice: BestChoice) -> QuestionJson:
+    answer: QuestionJson = {
+        **choice.best.to_json(),
+        "faster_than": None,
+        "schedule_excludes_s": choice.excluded_s,
+        "factor": None,
+        "factor_low": None,
+        "factor_high": None,
+    }
     if choice.other:
         factor, least, most = choice.best.times_as_fast_as(choice.other)
-        answer |= {
-            "faster_than": choice.other.algorithm,
-            "factor": factor,
-            "factor_low": least,
-            "factor_high": most,
-        }
+        answer["faster_than"] = choice.other.algorithm
+        answer["factor"] = factor
+        answer["factor_low"] = least
+        answer["factor_high"] = most
     return answer

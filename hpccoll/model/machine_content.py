@@ -36,9 +36,20 @@ def machine_path(name: str | Path, key: str, directory: Path | None = None) -> P
         return CLUSTERS / f"{name}.yaml"
     path = Path(name) if directory is None else directory / name
     if not path.exists():
-        hint = did_you_mean(str(name), clusters)
+        hint = _hint(str(name), clusters)
         raise BadInputError(key, str(name), f"{hint}a file, or a name of 'hpccoll list clusters'")
     return path
+
+
+def _hint(name: str, clusters: list[str]) -> str:
+    """Return which clusters a name that is none may mean: the nearest, or those that have it as a part, as ``h100``."""
+    nearest = did_you_mean(name, clusters)
+    if nearest:
+        return nearest
+    containing = [cluster for cluster in clusters if name.lower() in cluster]
+    if not containing:
+        return ""
+    return f"did you mean {join_words(containing, 'or')}? "
 
 
 def read_content(

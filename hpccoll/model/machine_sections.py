@@ -11,10 +11,13 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetJsonSchemaHandler,
     SerializerFunctionWrapHandler,
     model_serializer,
     model_validator,
 )
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import (
@@ -56,6 +59,13 @@ class Quantity(YamlSection):
     @classmethod
     def _from_number(cls, value: object) -> object:
         return value if isinstance(value, dict | Quantity) else {"value": value}
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Return the schema of the number alone or of the section."""
+        return {"anyOf": [{"type": "number"}, handler.resolve_ref_schema(handler(schema))]}
 
     @model_serializer(mode="wrap")
     def _to_number(self, handler: SerializerFunctionWrapHandler) -> Any:

@@ -15,6 +15,7 @@ from hpccoll.model.machine_sections import ClassSection
 from hpccoll.model.published_rates import (
     FEW_NODES,
     NEAR,
+    OLD,
     PublishedCall,
     PublishedFigure,
     SourceRates,
@@ -48,6 +49,9 @@ of all-reduce.)"""
 UNJUDGED = "nobody called it healthy"
 """What is said of a figure whose machine nobody judged."""
 
+NEWER = f"NCCL {'.'.join(map(str, OLD))} or newer"
+"""What is said of a figure of a recent NCCL across nodes, beside a call of an old one, which is slower there."""
+
 
 @dataclass(frozen=True, slots=True)
 class NearestRates:
@@ -60,9 +64,10 @@ class NearestRates:
 def nearest_rates(machine: MachineFile, call: PublishedCall) -> NearestRates | None:
     """Return the figures that differ least from a call and have its size; None without such figures.
 
-    They are of the same network and library, as old as that of the call, and of as many ranks a
-    node. They may differ
+    They are of the same network and library, across nodes no older than that of the call, and of as
+    many ranks a node. They may differ
 
+    - in the version of NCCL, across nodes, if that of the call is old;
     - in the GPU of the same fabric, or in any GPU where the ports are narrower than the fabric: with
       one GPU a node, and beyond FEW_NODES;
     - in the type of elements, unless NVLS folds them;
@@ -158,7 +163,7 @@ class _ComparedCall:
         figure_crosses, _ = node_class(self.like, figure.nodes)
         if figure_crosses != self.crosses or (figure.network is not None) != self.crosses:
             return False
-        return not self.crosses or is_old(figure.library) == is_old(call.library)
+        return not self.crosses or is_old(call.library) or not is_old(figure.library)
 
     def _has_like_collective(self, figure: PublishedFigure) -> bool:
         is_exchange = self.is_exchange and figure.collective in EXCHANGES
@@ -191,5 +196,7 @@ class _ComparedCall:
         gpus = self.like.gpus if self.like else []
         if gpus and figure.gpu and figure.gpu not in gpus:
             yield figure.gpu
+        if self.crosses and is_old(call.library) and not is_old(figure.library):
+            yield NEWER
         if not figure.healthy:
             yield UNJUDGED

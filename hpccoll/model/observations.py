@@ -13,10 +13,10 @@ from hpccoll.common.units import format_count, parse_cpu_list
 from hpccoll.schedule import Algorithm, CollectiveCall, Layout, Parameter, numbering
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.schedule.layout import TIERS
+from hpccoll.store.case_row import make_row
 from hpccoll.store.raw_results import Attempt, Outcome, RawResults
 from hpccoll.store.rows import Row, RowKey
 from hpccoll.store.schema import ON_TESTBED
-from hpccoll.store.statistics import make_row
 
 
 class Work(NamedTuple):
@@ -168,14 +168,15 @@ def observations(
     ``imported``, those that another program measured. If ``rows`` of the file are passed, only
     their cases are yielded, and the rows are not made again.
     """
-    for attempt, outcome, _ in raw.histories():
+    for history in raw.histories():
+        attempt, outcome = history.attempt, history.outcome
         is_wanted = attempt.ours or (imported and attempt.imported)
         if not is_wanted or not _is_observed(outcome):
             continue
         case = outcome.case
         key = raw.job.name, attempt.run_id, case.id
         if rows is None:
-            timed: Row | None = make_row(raw.job, attempt, outcome)
+            timed: Row | None = make_row(raw.job, history)
         else:
             timed = rows.get(key)
         if timed is None or not timed.median_s or not outcome.bytes:

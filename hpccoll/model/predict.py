@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import chain, product
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.case import Case
 from hpccoll.cases.catalogue import check_case, exact_parameters, parameters_by_algorithm
 from hpccoll.cases.requested_schedule import DEFAULT_DTYPE
 from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.json_schema import described
 from hpccoll.common.units import format_count, format_size
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import Bound, PublishedSection
@@ -99,6 +100,36 @@ class Request:
         return list(names)
 
 
+class PredictionJson(TypedDict):
+    """A predicted time, as JSON has it, by the names of exported rows."""
+
+    collective: str
+    algorithm: str
+    params: dict[str, Parameter]
+    nodes: int
+    ranks_per_node: int
+    ranks: int
+    racks: int
+    aggregators: int
+    mapping: str | None
+    dtype: str
+    bytes: int
+    requested_bytes: int
+    median_s: float
+    ci_low_s: float | None
+    ci_high_s: float | None
+    algbw_Bps: float
+    busbw_Bps: float | None
+    kind: str
+    exact: bool | None
+    distance: str
+    assumed: str | None
+    unmodelled: list[str]
+    published: Annotated[
+        list[dict[str, Any]], described("what was published near it: a section of machine files")
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class Prediction:
     """The predicted time of an algorithm for a size on a number of nodes."""
@@ -180,7 +211,7 @@ class Prediction:
         ratios = [reference.at(bound) / self.at(bound) for bound in BOUNDS]
         return ratios[0], min(ratios), max(ratios)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> PredictionJson:
         """Return the prediction in SI units, by the names of exported rows; absent values are None."""
         return {
             "collective": self.collective,

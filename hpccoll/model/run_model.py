@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import starmap
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, get_type_hints
 
 from hpccoll.cases.case import PYTHON
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.extensions import contributions
+from hpccoll.common.json_schema import typed_dict
 from hpccoll.model.fit import fit
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import DeclaredSections
@@ -25,6 +26,42 @@ from hpccoll.model.validation import (
     validate,
 )
 from hpccoll.store.raw_results import RawResults
+
+
+class _ValidatedKeys(TypedDict):
+    algorithm: str
+    params: dict[str, int | str]
+    in_place: bool
+    mapping: str | None
+    bytes: int
+    measured_s: float
+    predicted_s: float | None
+    reason: str | None
+    held_out: bool
+
+
+class OvertakingJson(TypedDict):
+    """Which of two algorithms is faster for large vectors, and from which sizes on, as JSON has it."""
+
+    overtaker: str | None
+    bytes: tuple[float, ...]
+
+
+class _RunModelKeys(TypedDict):
+    files: list[str]
+    kind: str
+    transport: str
+    executor: str
+    measured: str
+    machine: str
+    variant: str | None
+    machine_file: MachineFile | None
+
+
+class _CrossingKeys(TypedDict):
+    algorithms: tuple[str, str]
+    modelled: OvertakingJson
+    measured: OvertakingJson
 
 
 @dataclass(frozen=True)  # without slots, for cached properties
@@ -85,6 +122,17 @@ class RunModel:
                 "regret_held_out": regret.held_out,
             }
         return self.machine.model_copy(update={"validation": numbers})
+
+    @staticmethod
+    def json_record() -> Any:
+        """Return the type of its JSON."""
+        work = {}
+        for name, kind in get_type_hints(Work).items():
+            work[name] = kind | None
+        row = typed_dict("ValidatedJson", work, _ValidatedKeys)
+        crossing = typed_dict("CrossingJson", work, _CrossingKeys)
+        lists = {"rows": Sequence[row], "crossings": Sequence[crossing]}  # type: ignore[valid-type]
+        return typed_dict("RunModelJson", lists, _RunModelKeys)
 
     def to_json(self) -> dict[str, Any]:
         """Return the model of one run in SI units; absent values are null."""

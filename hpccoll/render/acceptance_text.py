@@ -202,7 +202,7 @@ def _said_words(judged: Judged, expected: Expected) -> str:
         return f"{side} the {range_words(judged)} that {_who(expected)} published: {judged.reason}"
     no_verdict = "one source makes no verdict"
     if len(expected.sources) > 1:
-        no_verdict = "this makes no verdict"
+        no_verdict = expected.lacking
     named = join_words(expected.sources)
     published = f"what {_who(expected)} published ({range_words(judged)}, {named})"
     return f"{side} {published}; {no_verdict}"

@@ -131,8 +131,11 @@ def _with_range_bars(limits: ExtraLayers) -> ExtraLayers:
 def busbw_against_ranks(group: ChartGroup) -> Chart | None:
     """Return the bus bandwidth over ranks or nodes at one size, with the efficiency at the ends of the curves."""
     size = scaling_size(group)
-    if size is None:
-        return None
+    return None if size is None else busbw_chart(group, size)
+
+
+def busbw_chart(group: ChartGroup, size: int) -> Chart:
+    """Return the bus bandwidth over ranks or nodes at a size, with the efficiency at the ends of the curves."""
     efficiency_of: dict[RowKey, float] = {}
     for efficiency in efficiencies(group.points):
         efficiency_of[efficiency.point.row.key] = efficiency.value

@@ -560,6 +560,11 @@ def _ticks(base: alt.Chart, chosen: alt.Parameter | None, clip: bool | Undefined
     return ticks
 
 
+def wrapped(line: str) -> list[str]:
+    """Return the lines of a subtitle."""
+    return textwrap.wrap(line, 104)
+
+
 def apply_theme(
     chart: alt.TopLevelMixin, title: str, lines: Sequence[str], names: Iterable[str]
 ) -> dict[str, object]:
@@ -569,7 +574,7 @@ def apply_theme(
     """
     subtitle: list[str] = []
     for line in lines:
-        subtitle += textwrap.wrap(line, 104)
+        subtitle += wrapped(line)
     spec: dict[str, Any] = chart.to_dict(validate=False)
     entries = set(names)
     layout = layout_record(spec, entries)

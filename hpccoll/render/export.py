@@ -9,14 +9,15 @@ import csv
 import io
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from hpccoll.analysis.row_labels import concurrent_label, traffic_pattern
 from hpccoll.analysis.setting import Choice
 from hpccoll.cases.case import AGGREGATED, NCCL_TESTS, OSU, SINGLE
-from hpccoll.common.errors import BadInputError
+from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.terminal import printable
+from hpccoll.common.text import join_words
 from hpccoll.common.units import format_count, format_number
 from hpccoll.render.openmetrics import openmetrics_text
 from hpccoll.render.parquet import parquet_bytes
@@ -26,30 +27,54 @@ from hpccoll.store.call_key import CallKey, rank_pair, root_rank
 from hpccoll.store.rows import ROW_COLUMNS, Results, Row
 
 
-def export(results: Results, format: str) -> str | bytes:  # noqa: A002 - the name of the option
-    """Return the rows of ``results`` in ``format``, a key of ``FORMATS``; Parquet is bytes.
+def export(
+    results: Results,
+    format: str,  # noqa: A002 - the name of the option
+    columns: Sequence[str] = (),
+) -> str | bytes:
+    """Return the rows of ``results``; Parquet is bytes.
+
+    Args:
+        results: the results.
+        format: a key of ``FORMATS``.
+        columns: the names of the columns, for a key of ``WITH_COLUMNS`` [all columns].
 
     Raises:
-        BadInputError: if ``format`` is unknown, or needs a package that is not installed.
+        BadInputError: if ``format`` or a column is unknown, or the format needs a package that is
+            not installed.
+        UnusableError: if the columns of the format cannot be chosen.
     """
     if format not in FORMATS:
         raise BadInputError("format", format, FORMATS)
-    return FORMATS[format](results)
+    if not columns:
+        return FORMATS[format](results)
+    if format not in WITH_COLUMNS:
+        raise UnusableError("--columns", f"with --format {join_words(WITH_COLUMNS, 'or')} only")
+    for name in columns:
+        if name not in ROW_COLUMNS:
+            raise BadInputError("--columns", name, ROW_COLUMNS)
+    return WITH_COLUMNS[format](results, columns)
 
 
-def _json(results: Results) -> str:
+def _json(results: Results, columns: Sequence[str] = ROW_COLUMNS) -> str:
     if not results.rows:
         return "[]\n"
-    rows = ",\n".join(json.dumps(row_record(row), allow_nan=False) for row in results.rows)
+    records: list[str] = []
+    for row in results.rows:
+        record = row_record(row)
+        chosen = {name: record[name] for name in columns}
+        records.append(json.dumps(chosen, allow_nan=False))
+    rows = ",\n".join(records)
     return f"[\n{rows}\n]\n"
 
 
-def _csv(results: Results) -> str:
+def _csv(results: Results, columns: Sequence[str] = ROW_COLUMNS) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(ROW_COLUMNS)
+    writer.writerow(columns)
     for row in results.rows:
-        writer.writerow([_cell(value) for value in row_record(row).values()])
+        record = row_record(row)
+        writer.writerow([_cell(record[name]) for name in columns])
     return text.getvalue()
 
 
@@ -281,6 +306,9 @@ def _word(value: object) -> str:
         return "none"
     return f"{value:.9g}" if isinstance(value, float) else str(value)
 
+
+WITH_COLUMNS: Mapping[str, Callable[[Results, Sequence[str]], str]] = {"json": _json, "csv": _csv}
+"""The formats with a choice of columns."""
 
 FORMATS: Mapping[str, Callable[[Results], str | bytes]] = {
     "json": _json,

@@ -3,13 +3,16 @@
 The format is that of Jenkins' JUnit plugin (junit-10.xsd); junitparser writes it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from hpccoll.common.terminal import printable
 from hpccoll.judge.held import Acceptance, Held
 from hpccoll.store.durable_files import replacing_file
+
+NOT_READ = "a file is damaged or cut short: stderr names it"
+"""Why a check as a whole fails although no row does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,16 @@ def held_case(held: Held, name: str, group: str) -> CheckedCase:
     if not message and ratio is not None and held.acceptance is Acceptance.FAIL:
         message = f"{held.verdict}: {ratio:.2f} times the expected {held.quantity}"
     return CheckedCase(name, group, held.acceptance, message or str(held.verdict))
+
+
+def whole_case(reasons: Sequence[str]) -> CheckedCase:
+    """Return the test of a check as a whole, which fails for reasons that no single row has.
+
+    A row that cannot be told is skipped. If these are too many, or a file is damaged, the command
+    ends with 3, and this test fails: a suite has a failure whenever its command does not pass.
+    """
+    verdict = Acceptance.FAIL if reasons else Acceptance.PASS
+    return CheckedCase("as a whole", "check", verdict, "; ".join(reasons))
 
 
 def write_junit(path: Path, check: str, cases: Iterable[CheckedCase]) -> None:

@@ -1,20 +1,26 @@
 """The report on a set of logs, for people and as JSON: each launch is a list of findings."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 from hpccoll.cases.library_request import requested_by_environment
+from hpccoll.common.json_schema import record_of_fields, typed_dict
 from hpccoll.common.records import to_builtins
 from hpccoll.common.text import Finding, critical, first_few, in_brackets, info, join_words, warning
 from hpccoll.common.units import format_count, format_seconds, format_size
-from hpccoll.evidence.creation_delays import creation_delays, creation_growth
+from hpccoll.evidence.creation_delays import (
+    CreationDelay,
+    CreationGrowth,
+    creation_delays,
+    creation_growth,
+)
 from hpccoll.evidence.creation_sentences import (
     creation_sentence,
     delay_sentences,
     growth_sentence,
     longest_creations,
 )
-from hpccoll.evidence.defects import defect_sentences
+from hpccoll.evidence.defects import FittingDefectJson, defect_sentences
 from hpccoll.evidence.host_differences import PORTS
 from hpccoll.evidence.log_record import CollectiveLine, HostDifference, LogRecord
 from hpccoll.evidence.log_set import LaunchLogs, LogSet
@@ -341,6 +347,51 @@ def _log_names(launch: LaunchLogs) -> str:
         if len(further) == 1
         else f"{first} and {len(further)} more logs"
     )
+
+
+class ExecutedJson(TypedDict):
+    """A collective that a library executed, as JSON has it."""
+
+    collective: str
+    bytes: int | None
+    dtype: str | None
+    op: str | None
+    requested: str | None
+    executed: str
+    evidence: str
+
+
+class _DelayKeys(TypedDict):
+    communicator: str
+    size: int
+
+
+class _LaunchKeys(TypedDict):
+    logs: list[str]
+    red: str | None
+    network: str | None
+    record: LogRecord
+    executed: list[ExecutedJson]
+    defects: list[FittingDefectJson]
+
+
+class _LogsKeys(TypedDict):
+    creation_growth: CreationGrowth | None
+    dumps: dict[str, str]
+
+
+def _launch_record() -> Any:
+    """Return the type of the JSON of a launch."""
+    delay = record_of_fields("CreationDelayJson", CreationDelay, changed=_DelayKeys)
+    delays = {"creation_delays": list[delay]}  # type: ignore[valid-type]  # made of its keys
+    return typed_dict("LaunchJson", delays, _LaunchKeys)
+
+
+def logs_record() -> Any:
+    """Return the type of the JSON of logs."""
+    launch = _launch_record()
+    launches = {"launches": list[launch]}  # type: ignore[valid-type]  # made of its keys
+    return typed_dict("LogsJson", launches, _LogsKeys)
 
 
 def logs_json(logs: LogSet, expected: str | None = None) -> dict[str, Any]:

@@ -1,14 +1,13 @@
 """Rows as an Apache Parquet file, for DuckDB, pandas and data lakes."""
 
 import io
-import json
-from collections.abc import Mapping
 from dataclasses import fields
 from types import NoneType, UnionType
 from typing import get_args
 
 from hpccoll.common.errors import UnusableError
 from hpccoll.render.row_record import row_record
+from hpccoll.store.plain_values import plain_value
 from hpccoll.store.rows import ROW_COLUMNS, Results, Row
 
 
@@ -31,7 +30,7 @@ def parquet_bytes(results: Results) -> bytes:
     records = [row_record(row) for row in results.rows]
     columns = {}
     for name in ROW_COLUMNS:
-        values = [_plain(record[name]) for record in records]
+        values = [plain_value(record[name]) for record in records]
         columns[name] = pa.array(values, type=types.get(types_of_fields[name], pa.string()))
     file = io.BytesIO()
     pyarrow.parquet.write_table(pa.table(columns), file)
@@ -43,11 +42,3 @@ def _without_none(field_type: object) -> object:
     if isinstance(field_type, UnionType):
         return next(part for part in get_args(field_type) if part is not NoneType)
     return field_type
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, Mapping):
-        return json.dumps(dict(value))
-    if isinstance(value, tuple | list):
-        return json.dumps(value)
-    return value

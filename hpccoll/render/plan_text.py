@@ -4,13 +4,14 @@ import json
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TypedDict
 
 from hpccoll.cases.case import Job, Shape
 from hpccoll.cases.plan import Plan, Skip, sbatch_options
 from hpccoll.cases.probe_cases import has_library_logs, probe_cases, requested_algorithm
 from hpccoll.cases.variables import assignment
 from hpccoll.cases.variants import known_variant
+from hpccoll.common.json_schema import record_of_fields
 from hpccoll.common.text import first_few, join_words
 from hpccoll.common.units import format_count, format_wait
 
@@ -154,7 +155,26 @@ def _control_text(plan: Plan, control: str, control_job: str | None) -> str:
     return f"{control} is not a variant of this sweep ('{control}:' adds it): {_UNCONTROLLED}"
 
 
-def _evidence(plan: Plan, job: Job) -> dict[str, Any]:
+class RequiredEvidenceJson(TypedDict):
+    """The evidence that a job requires, as JSON has it."""
+
+    requested: list[str]
+    demanded: str | None
+    logs: bool
+    control: str | None
+    control_job: str | None
+
+
+class _EvidenceKeys(TypedDict):
+    evidence: dict[str, RequiredEvidenceJson]
+
+
+def plan_record() -> Any:
+    """Return the type of the JSON of a plan with the evidence that its jobs require."""
+    return record_of_fields("PlanJson", Plan, changed=_EvidenceKeys)
+
+
+def _evidence(plan: Plan, job: Job) -> RequiredEvidenceJson:
     variant = known_variant(job.variant, job.sets)
     control = variant.control if variant else None
     requested = sorted(set(filter(None, (requested_algorithm(job, case) for case in job.cases))))

@@ -40,9 +40,9 @@ from hpccoll.measure.run.round_order import round_key
 from hpccoll.render.printed_evidence import found_lines
 from hpccoll.schedule.collective import AUTO
 from hpccoll.store.call_key import CallKey
+from hpccoll.store.case_row import make_row
 from hpccoll.store.raw_results import Attempt, CaseHistory
 from hpccoll.store.rows import Row
-from hpccoll.store.statistics import make_row
 
 MARKS: Mapping[Strength, str] = {"strong": "*", "fair": "*", "weak": "~", "none": ""}
 """The mark of the choice for a size, by the strength of the evidence in its range of sizes."""
@@ -195,7 +195,7 @@ class PrintedTable:
 
     def show(self, job: Job, history: CaseHistory, position: int, count: int) -> None:
         """Print the first and the last result of a case; ``position`` of ``count`` rounds have been measured."""
-        attempt, outcome, _ = history
+        attempt, outcome = history.attempt, history.outcome
         if self.empty:
             self._begin(job, attempt, count)
         if attempt.number != self._attempt:  # ranks were lost, and the others go on
@@ -341,18 +341,17 @@ class PrintedTable:
         return [f"#{' '.join(words)[1:]}".rstrip() for words in (headings, units)]
 
     def _row(self, job: Job, history: CaseHistory) -> _TableRow:
-        attempt, outcome, runs = history
-        case = outcome.case
-        result = make_row(job, attempt, outcome, runs=runs)
+        case = history.outcome.case
+        result = make_row(job, history)
         name = self._name(case)
         call = self._calls[round_key(case).without("requested_bytes")]
         return _TableRow(
-            ranks=_describe_ranks(attempt),
+            ranks=_describe_ranks(history.attempt),
             call=(call, case.bytes),
             series=self._series[name],
             name=name,
             result=result,
-            incomplete=result.status == "partial" and not outcome.reason,
+            incomplete=result.status == "partial" and not history.outcome.reason,
         )
 
     def _name(self, case: Case) -> str:

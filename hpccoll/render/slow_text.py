@@ -1,10 +1,11 @@
 """What is slow in a recorded job, as text and as JSON."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
+from hpccoll.common.json_schema import record_of_fields, typed_dict
 from hpccoll.common.text import Columns, first_few, table_lines, table_of, titled_lines
 from hpccoll.common.units import (
     format_count,
@@ -300,6 +301,65 @@ def _clocks_text(parts: SlowParts, residual_s: float) -> str:
     return f"clocks differ by up to {format_seconds(difference_s)}, and were aligned {aligned}"
 
 
+class LastRankJson(TypedDict):
+    """A rank that came last, as JSON has it."""
+
+    rank: int
+    host: str | None
+    share: float | None  # of the operations
+    median_s: float | None
+    total_s: float
+    operations: int
+
+
+class LateRankJson(LastRankJson):
+    """A late rank, with how often it came last."""
+
+    part: float | None  # of the time
+
+
+class CollectiveTimesJson(TypedDict):
+    """The operations of a group with one collective."""
+
+    group: str
+    collective: str
+    ranks: int
+    all_ranks: bool
+    operations: int
+    transfer_s: float | None
+
+
+class _Shares(TypedDict):
+    share: float | None
+    exposed: float | None
+
+
+class SlowFiguresJson(_Shares):
+    """Medians over ranks; shares are those of the window of the record."""
+
+    step_s: float | None
+    waiting_s: float | None
+    transfer_s: float | None
+
+
+class _SlowKeys(SlowFiguresJson):
+    late: list[LateRankJson]
+    late_unknown: list[int]
+    came_last: list[LastRankJson]
+    collectives: list[CollectiveTimesJson]
+    clock_residual_s: float | None
+    source: str
+
+
+def slow_json_record() -> Any:
+    """Return the type of what is slow in a job, as JSON has it."""
+    rank = record_of_fields("RankTimesJson", RankTimes, changed=_Shares)
+    curve = AgainstCurve.json_record()
+    ranks = list[rank]  # type: ignore[valid-type]  # made of its keys
+    curves = list[curve]  # type: ignore[valid-type]
+    return typed_dict("SlowJson", {"per_rank": ranks, "against": curves | None}, _SlowKeys)
+
+
 def slow_record(parts: SlowParts, against: Sequence[AgainstCurve] | None = None) -> dict[str, Any]:
     """Return what is slow as JSON has it: seconds, and medians over ranks; what is unknown is null."""
     curves = None
@@ -322,7 +382,7 @@ def _rank_record(rank: RankTimes) -> dict[str, Any]:
     return rank._asdict() | {"share": rank.share, "exposed": rank.exposed}
 
 
-def _collective_record(times: OperationTimes) -> dict[str, Any]:
+def _collective_record(times: OperationTimes) -> CollectiveTimesJson:
     return {
         "group": times.group.name,
         "collective": times.collective,
@@ -333,7 +393,7 @@ def _collective_record(times: OperationTimes) -> dict[str, Any]:
     }
 
 
-def _last_record(late_rank: LateRank, parts: SlowParts) -> dict[str, Any]:
+def _last_record(late_rank: LateRank, parts: SlowParts) -> LastRankJson:
     host = parts.hosts.get(late_rank.rank)
     return {
         "rank": late_rank.rank,
@@ -345,14 +405,23 @@ def _last_record(late_rank: LateRank, parts: SlowParts) -> dict[str, Any]:
     }
 
 
-def _late_record(lag: Lag, parts: SlowParts) -> dict[str, Any]:
+def _late_record(lag: Lag, parts: SlowParts) -> LateRankJson:
     """Return a late rank as JSON has it, with how often it came last."""
-    record = {"share": None, "median_s": None, "operations": 0}
+    record: LateRankJson = {
+        "rank": lag.rank,
+        "host": parts.hosts.get(lag.rank),
+        "share": None,
+        "median_s": None,
+        "total_s": lag.total_s,
+        "operations": 0,
+        "part": lag.part,
+    }
     for late_rank in parts.came_last:
         if late_rank.rank == lag.rank:
-            record = _last_record(late_rank, parts)
-    host = parts.hosts.get(lag.rank)
-    return record | {"rank": lag.rank, "host": host, "part": lag.part, "total_s": lag.total_s}
+            record["share"] = late_rank.share
+            record["median_s"] = late_rank.median_s
+            record["operations"] = late_rank.operations
+    return record
 
 
 def _median(values: Iterable[float | None]) -> float | None:

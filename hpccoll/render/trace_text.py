@@ -4,15 +4,28 @@ import os
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypedDict
 
+from hpccoll.common.json_schema import record_of_fields, typed_dict
 from hpccoll.common.records import to_builtins
 from hpccoll.common.text import first_few
 from hpccoll.common.units import format_count, format_cpu_list, format_size
-from hpccoll.evidence.defects import FittingDefect, defect_sentences, surest_of_each
+from hpccoll.evidence.defects import (
+    FittingDefect,
+    FittingDefectJson,
+    defect_sentences,
+    surest_of_each,
+)
 from hpccoll.judge.against_curve import AgainstCurve
 from hpccoll.judge.defects_of_jobs import defects_of_job
-from hpccoll.render.slow_text import group_text, slow_lines, slow_record
+from hpccoll.render.slow_text import (
+    LateRankJson,
+    SlowFiguresJson,
+    group_text,
+    slow_json_record,
+    slow_lines,
+    slow_record,
+)
 from hpccoll.traces.hangs import BlockedRanks, Hang, Reason
 from hpccoll.traces.recorded_job import Group, RecordedJob, RecordedOperation
 from hpccoll.traces.slow import SlowParts
@@ -130,9 +143,56 @@ def _peace_lines(job: RecordedJob) -> Iterator[str]:
         yield f"  {sentence}"
 
 
+class GroupJson(TypedDict):
+    """A group of ranks, as JSON has it."""
+
+    name: str
+    description: str
+    ranks: Sequence[int]
+
+
+class SourceJson(TypedDict):
+    """What the files of a job are of, and what they lack."""
+
+    source: str
+    path: str
+    files: Sequence[str]
+    ranks: int
+    not_joined: list[int]
+    unrecorded: Sequence[int]
+    cannot_say: Sequence[str]
+
+
+class _HangKeys(TypedDict):
+    source: str
+    path: str
+    hosts: list[str | None]
+    polls: int
+    may_be_late: bool
+
+
+class _TraceKeys(SlowFiguresJson):
+    ranks: int
+    operations: int
+    groups: list[GroupJson]
+    late: list[LateRankJson] | None
+    not_joined: list[int]
+    defects: list[FittingDefectJson]
+    sources: list[SourceJson]
+
+
+def trace_json_record() -> Any:
+    """Return the type of the JSON of recorded jobs."""
+    hang = record_of_fields("HangJson", Hang, changed=_HangKeys)
+    slow = slow_json_record()
+    hangs = list[hang]  # type: ignore[valid-type]  # made of its keys
+    slow_parts = list[slow]  # type: ignore[valid-type]
+    return typed_dict("TraceJson", {"hangs": hangs, "slow": slow_parts}, _TraceKeys)
+
+
 def trace_record(jobs: Sequence[JobFindings]) -> Mapping[str, Any]:
     """Return all jobs as JSON has them; a figure that no file has is null."""
-    groups: list[dict[str, Any]] = []
+    groups: list[GroupJson] = []
     hangs: list[dict[str, Any]] = []
     slow: list[dict[str, Any]] = []
     for findings in jobs:
@@ -158,7 +218,7 @@ def trace_record(jobs: Sequence[JobFindings]) -> Mapping[str, Any]:
     return record
 
 
-def _group_record(group: Group) -> dict[str, Any]:
+def _group_record(group: Group) -> GroupJson:
     return {"name": group.name, "description": group.description, "ranks": group.ranks}
 
 
@@ -173,7 +233,7 @@ def _hang_record(hang: Hang, job: RecordedJob) -> dict[str, Any]:
     }
 
 
-def _source_record(findings: JobFindings) -> dict[str, Any]:
+def _source_record(findings: JobFindings) -> SourceJson:
     job = findings.job
     return {
         "source": job.source,

@@ -1,6 +1,6 @@
 """What slowed GPUs down during a case: lowered clocks, by NVML's reasons, and clocks below those of the other GPUs."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -25,6 +25,25 @@ not a fault, but a round in which it lowered the clock is slower than others."""
 
 CLOCK_SHARE = 0.05
 """The part of the median clock of all GPUs by which a low clock differs; the steps of a clock are below 1 %."""
+
+
+def gpu_fields(attempt: Attempt, outcome: Outcome) -> dict[str, Any]:
+    """Return the fields of a row on the GPUs of its case."""
+    return {
+        "gpu_sm_clock": _extreme(min, outcome.gpu_sm_clock),
+        "gpu_power": _extreme(max, outcome.gpu_power),
+        "gpu_temperature": _extreme(max, outcome.gpu_temperature),
+        "gpu_nvlink_sent": _extreme(max, outcome.gpu_nvlink_sent),
+        "gpu_throttled": throttled_gpus(attempt, outcome),
+        "gpu_slow": slow_gpus(attempt, outcome),
+    }
+
+
+def _extreme(
+    function: Callable[[Iterable[float]], float], values: Iterable[float | None]
+) -> float | None:
+    present = [value for value in values if value is not None]
+    return function(present) if present else None
 
 
 def throttled_gpus(attempt: Attempt, outcome: Outcome) -> dict[str, Sequence[str]]:

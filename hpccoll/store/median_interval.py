@@ -47,3 +47,10 @@ def median_of_sorted(ordered: NDArray[Any] | Sequence[float]) -> float:
     if is_odd:
         return float(ordered[half])
     return float((ordered[half - 1] + ordered[half]) / 2)
+
+
+def median_in_seconds(nanoseconds: NDArray[np.int64]) -> float | None:
+    """Return the median of times in nanoseconds, in seconds; None without any."""
+    if not len(nanoseconds):
+        return None
+    return median_of_sorted(np.sort(nanoseconds)) / 1e9

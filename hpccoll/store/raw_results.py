@@ -248,11 +248,40 @@ class DamagedLine(NamedTuple):
 
 
 class CaseHistory(NamedTuple):
-    """The outcome of a case over all attempts, the attempt that last timed it, and the run of each round."""
+    """The outcome of a case over all attempts, and what it means to its job."""
 
-    attempt: Attempt
+    attempt: Attempt  # the one that last timed it
     outcome: Outcome
-    runs: Mapping[int, str]
+    runs: Mapping[int, str]  # the id of the run of each measured round
+    # that of its row: partial if it is correct and misses rounds, else that of the outcome
+    status: str
+    reason: str | None  # why it is not ok
+
+    @classmethod
+    def of(
+        cls, job: Job, attempt: Attempt, outcome: Outcome, runs: Mapping[int, str] | None = None
+    ) -> "CaseHistory":
+        """Return the history of an outcome; ``runs`` [all of them the run of ``attempt``]."""
+        if runs is None:
+            runs = dict.fromkeys(outcome.rounds, attempt.run_id)
+        status, reason = _status_and_reason(outcome, len(runs), job.effort.rounds)
+        return cls(attempt, outcome, runs, status, reason)
+
+    def with_failure(self, failure: str | None) -> "CaseHistory":
+        """Return the history with a further reason why it is not ok, if there is one."""
+        if self.status == "ok" or not failure:
+            return self
+        return self._replace(reason=f"{self.reason}; {failure}" if self.reason else failure)
+
+
+def _status_and_reason(outcome: Outcome, measured: int, requested: int) -> tuple[str, str | None]:
+    """Return the status of an outcome with ``measured`` of the ``requested`` rounds, and why it is not ok."""
+    if outcome.status != "ok":
+        return outcome.status, outcome.reason
+    if measured == requested or outcome.source:  # another program has its own number of rounds
+        return "ok", None  # a failed round has been measured since
+    missing = f"{measured} of {requested} rounds"
+    return "partial", f"{missing}; {outcome.reason}" if outcome.reason else missing
 
 
 @dataclass(slots=True, kw_only=True)
@@ -340,7 +369,7 @@ class RawResults:
         if timed is None:
             last, _ = positions[-1]
             timed, _ = self.attempts[last]
-        return CaseHistory(timed, reduce(Outcome.merge, outcomes), runs)
+        return CaseHistory.of(self.job, timed, reduce(Outcome.merge, outcomes), runs)
 
     @property
     def measured(self) -> dict[str, frozenset[int]]:
@@ -461,9 +490,10 @@ class FailureReasons:
         for failure in raw.failures:
             self._notes.setdefault(failure.case_id, []).append(failure)
 
-    def has_note(self, case_id: str) -> bool:
-        """Return whether a rank left a note on a case."""
-        return case_id in self._notes
+    @property
+    def noted(self) -> frozenset[str]:
+        """The ids of the cases on which a rank left a note."""
+        return frozenset(self._notes)
 
     def of(self, case_id: str) -> str | None:
         """Return why a case that started has no outcome; None if it never started or is running."""

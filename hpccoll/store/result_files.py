@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from hpccoll.cases.case import Job
 from hpccoll.cases.plan import PLAN_FILE, Plan
 from hpccoll.common.errors import BadInputError, combine_errors
 from hpccoll.store import hdf5
@@ -88,6 +89,13 @@ class ResultFiles:
     # the error of each unreadable file
     unreadable: dict[Path, BadInputError] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)  # further remarks on files, one sentence each
+
+    @property
+    def unstarted_jobs(self) -> Iterator[Job]:
+        """Yield the planned jobs without results."""
+        started = {raw.job.sha256 for raw in self.raw_results}
+        for plan in self.plans.values():
+            yield from (job for job in plan.jobs if job.sha256 not in started)
 
     @property
     def damaged(self) -> Iterator[str]:

@@ -7,7 +7,7 @@ is ``None``, never NaN or 0.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from hpccoll.cases.algorithm_registry import is_workload
 from hpccoll.schedule.collective import AUTO
@@ -192,6 +192,71 @@ def unit_of(column: str) -> str:
     return by_name or ("B" if column.startswith("worker_") else "")
 
 
+MEANINGS: Mapping[str, str] = {
+    **{column.name: column.meaning for column in COLUMNS},
+    "run_id": "the launch",
+    "job": "the job of the sweep",
+    "attempt": "the launch of the job, from 1",
+    "in_place": "whether contribution and result share a buffer",
+    "mapping": "ranks to nodes: block, cyclic or mixed",
+    "params": "the requested parameters; defaults are in the raw file",
+    "variant": "named settings of the library",
+    "ranks": "workers",
+    "nodes": "nodes of the workers",
+    "ranks_per_node": "null if the nodes differ",
+    "racks": "racks of the workers",
+    "aggregators": "ranks that contribute nothing",
+    "iterations": "timed iterations of all rounds",
+    "timing": "how operations were timed: single, aggregated, nccl-tests, osu",
+    "rule": "max: the longest duration over ranks; span: latest end minus earliest start; mean",
+    "median_s": "the median of the medians of the rounds",
+    "p99_s": "the 99th percentile over the iterations of all rounds",
+    "ci_low_s": "the lower end of the 95 % interval of the median; of a prediction that of the prediction",
+    "ci_high_s": "the upper end",
+    "rounds": "measured rounds",
+    "round_medians_s": "of rounds 1, 2, ...; null if the round is missing",
+    "round_intervals_s": "the 95 % interval of each round",
+    "round_run_ids": "the launch of each round",
+    "algbw_Bps": "bytes over median_s",
+    "busbw_Bps": "algbw times the factor of the collective, as of nccl-tests; null if it has none",
+    "skew_s": "how far apart ranks of one clock start, the median over iterations",
+    "device_s": "by events of the GPU, the longest over ranks, the median over iterations",
+    "device_floor_s": "the part of device_s that two events in a row take",
+    "cpu_s": "CPU time per operation, the longest over ranks",
+    "worker_sent_predicted": "bytes that a node of workers sends per operation, the mean over such nodes",
+    "worker_sent_measured": "likewise, by the counters of ports",
+    "worker_received_predicted": "bytes that a node of workers receives per operation, the mean",
+    "worker_received_measured": "likewise, by the counters of ports",
+    "port_sent": "bytes per operation by the name of the port",
+    "gpu_sm_clock": "the lowest SM clock of the GPUs in Hz",
+    "gpu_power": "the highest mean power of the GPUs in W",
+    "gpu_temperature": "the highest temperature of the GPUs in degrees Celsius",
+    "gpu_throttled": "why clocks were lowered, by host and GPU",
+    "gpu_slow": "clocks over the median of all GPUs, the low ones",
+    "forward_s": "of a training step, the forward pass",
+    "backward_s": "of a training step, the backward pass",
+    "tail_s": "of a training step, after the last computation",
+    "communication_s": "of a training step, all collectives added up",
+    "codec_s": "of a training step, all codecs added up",
+    "transfer_s": "of a training step, collectives in which ranks wait for all, without waiting",
+    "waiting_s": "of a training step, what a rank waits for others in them",
+    "last_rank": "of a training step, the rank with the largest lag",
+    "last_share": "the share of the steps in which no lag was larger",
+    "last_s": "that lag: what it does longer in a step than the median of the others",
+    "late_rank": "that rank if it is late: in most steps, by more than chance",
+    "late_ranks": "all late ranks, the largest lag first",
+    "exposed_s": "of a training step, median_s less that of the same step without communication",
+    "exposed_low_s": "the lower end of its interval",
+    "exposed_high_s": "the upper end of its interval",
+    "status": "ok, wrong, failed, skipped, partial (rounds are missing)",
+    "oversubscribed": "whether ranks outnumbered the CPUs",
+    "kind": "measured, measured on a testbed, measured on a shared GPU, simulated, modelled, imported",
+    "converged": "whether the interval of the median became narrow enough within the limits",
+    "floor": "whether it is an empty schedule: the cost of the harness",
+}
+"""What is in a column of an export, a phrase for each; values are in SI units, and absent ones are null."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run(OfKind):
     """One attempt of one job: the machine and the software of its rows."""
@@ -237,6 +302,15 @@ class Run(OfKind):
         return "; ".join(stall["how"] for stall in stalls) if isinstance(stalls, list) else None
 
 
+class GapJson(TypedDict):
+    """A planned case without a usable result, as JSON has it."""
+
+    case: str
+    job: str
+    status: str
+    reason: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
     """A planned case without a usable result."""
@@ -245,6 +319,10 @@ class Gap:
     job: str
     status: str  # failed, wrong, partial, skipped, not run, left out
     reason: str
+
+    def to_json(self) -> GapJson:
+        """Return it as JSON has it."""
+        return {"case": self.case, "job": self.job, "status": self.status, "reason": self.reason}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

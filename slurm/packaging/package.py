@@ -21,6 +21,7 @@ class PyHpccoll(PythonPackage):
     depends_on("c", type="build")  # compiles the executor
     depends_on("python@3.11:", type=("build", "run"))
     depends_on("py-hatchling@1.25:", type="build")
+    depends_on("py-hatch-fancy-pypi-readme@24.1:", type="build")
     depends_on("mpi", type="run")
 
     depends_on("py-numpy@2:", type=("build", "run"))

@@ -151,7 +151,7 @@ def test_a_table_overwrites_a_table_and_never_a_raw_file(tmp_path):
 
 def test_wrong_options_and_empty_results_take_one_line(tmp_path):
     hdf5.write_raw_file(raw(), tmp_path / "a.h5")
-    assert invoke("tune", tmp_path / "a.h5").is_bad_input("hpccoll tune: ", "--out", "--judge")
+    assert invoke("tune", tmp_path / "a.h5").is_bad_input("hpccoll: tune: ", "--out", "--judge")
     assert invoke("tune", tmp_path / "a.h5", "--out", tmp_path / "t.json", "--json").is_bad_input(
         "--json", "--out"
     )

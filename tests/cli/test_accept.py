@@ -183,6 +183,7 @@ def test_the_guides_commands_make_a_reference_of_outputs_and_judge_another_one(
         (Path(__file__).parents[2] / "results" / "CHOOSE.md")
         .read_text()
         .partition("### Against your own runs")[2]
+        .partition("\n#")[0]
     )
     commands = [shlex.split(line)[1:] for line in guide.splitlines() if line.startswith("hpccoll ")]
     monkeypatch.chdir(tmp_path)

@@ -305,8 +305,10 @@ def with_program(tmp_path, monkeypatch):
 def test_a_diagnosis_by_a_program_of_others_has_the_same_verdict_file_page_and_exit_code(
     with_program, tmp_path
 ):
-    result = invoke("diagnose", *with_program(slow={"n2": 1.3}), "--out", tmp_path / "F.h5")
+    files = "--out", tmp_path / "F.h5", "--junit", tmp_path / "F.xml"
+    result = invoke("diagnose", *with_program(slow={"n2": 1.3}), *files)
     assert (result.code, result.out.splitlines()[0].partition(":")[0]) == (3, "n2 is slow")
+    assert (tmp_path / "F.xml").read_text().count("<failure ") == 1
     assert "--exclude=n2" in result.out.splitlines()
     assert "sendrecv_perf prints one time" in result.out
     assert (tmp_path / "F.html").exists()

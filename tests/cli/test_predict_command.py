@@ -360,3 +360,13 @@ def test_an_interrupt_keeps_the_scenarios_that_are_complete(here, monkeypatch):
     result = invoke("predict", "step", "--scenarios", here / "scenarios.yaml", "--json")
     assert (result.code, result.err) == (130, "hpccoll: left out: any, today: interrupted\n")
     assert [row["scenario"] for row in json.loads(result.out)] == ["ring"]
+
+
+def test_a_step_of_a_model_on_gpus_is_that_on_the_nodes_that_have_them():
+    step = ("predict", "step", "--model", "gpt2", "--cluster", "8xh100-400g", "--compute", "27ms")
+    on_nodes, on_gpus = (
+        json.loads(invoke(*step, *counts, "--json").out)
+        for counts in (("--nodes", "1,2"), ("--gpus", "8-16"))
+    )
+    assert [row["gpus"] for row in on_gpus] == [8, 16]
+    assert on_gpus == on_nodes

@@ -5,6 +5,7 @@ import json
 import pytest
 import raw_examples
 from cli_runner import invoke
+from written_runs import write_run
 
 from hpccoll.cases.plan import Launcher, Plan
 from hpccoll.store import hdf5
@@ -144,3 +145,10 @@ def test_a_plan_that_cannot_be_read_is_named_and_ends_with_3(sweep):
     (sweep / "plan.json").write_text("{")
     ended = invoke("status", sweep)
     assert (ended.code, "plan.json" in ended.err) == (3, True)
+
+
+def test_a_size_without_a_scaling_curve_is_refused_in_one_line(tmp_path):
+    run = write_run(tmp_path / "a.h5")
+    out = "--out", tmp_path / "out"
+    assert invoke("report", run, *out, "--size", "1K").is_bad_input("--size", "number of nodes")
+    assert invoke("report", run, *out, "--size", "many").is_bad_input("--size", "many")

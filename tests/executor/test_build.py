@@ -23,6 +23,7 @@ OLDEST_DISTRIBUTION = 28
 def package(tree, tmp_path, require):
     """Have hatchling build a wheel or an sdist of the tree; returns the archive and the output."""
     require(find_spec("hatchling"), "hatchling is not installed")
+    require(find_spec("hatch_fancy_pypi_readme"), "hatch-fancy-pypi-readme is not installed")
 
     def package(target, **variables):
         ended = tree.python(
@@ -140,6 +141,25 @@ def test_an_sdist_carries_the_sources_alone(built, package):
         names = {name.rpartition("/")[2] for name in archive.getnames() if "/executor/" in name}
     sources = {path.name for path in built.native.rglob("*") if path.is_file()}
     assert names == {name for name in sources if not name.endswith((".so", ".pyc"))}
+
+
+def test_the_readme_of_an_archive_has_no_relative_link_and_its_targets_are_files(package):
+    sdist, _ = package("sdist")
+    with tarfile.open(sdist) as archive:
+        names = [name for name in archive.getnames() if name.endswith("/PKG-INFO")]
+        text = archive.extractfile(names[0]).read().decode()
+    links = re.findall(r"\]\(([^)]*)\)", text)
+    host = r"https://(?:github.com/hpccoll/hpccoll/blob|raw.githubusercontent.com/hpccoll/hpccoll)"
+    root = Path(__file__).parents[2]
+    for link in links:
+        target = re.fullmatch(rf"{host}/v{re.escape(__version__)}/([^#]*)(#.*)?", link)
+        assert target, link
+        assert (root / target[1]).is_file(), link
+    pictures = re.findall(r"!\[[^\]]*\]\(([^)]*)\)", text)
+    assert [link.partition("/hpccoll/")[0] for link in pictures] == [
+        "https://raw.githubusercontent.com"
+    ]
+    assert len(links) > 15
 
 
 def test_an_editable_install_has_its_library_in_place(built, require):

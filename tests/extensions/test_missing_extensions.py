@@ -21,8 +21,8 @@ def _no_extensions(monkeypatch):
             "predict -a file:ring.json --cluster 1x25g-tcp --nodes 2 -b 1K -e 1K",
             ("algorithm", "no extension"),
         ),
-        ("tune --lint ring.json", ("hpccoll tune", "no extension")),
-        ("tune --lint ring.json --format openmpi", ("hpccoll tune", "no extension")),
+        ("tune --lint ring.json", ("hpccoll: tune: ", "no extension")),
+        ("tune --lint ring.json --format openmpi", ("hpccoll: tune: ", "no extension")),
     ],
 )
 def test_what_needs_an_extension_that_is_missing_says_so_in_one_line(

@@ -60,6 +60,14 @@ def test_duplicate_libraries_and_broken_links_are_left_out(tmp_path, monkeypatch
     assert gpu_stack.find_libraries("libnccl.so.2", root=tmp_path) == [tmp_path / "b/libnccl.so.2"]
 
 
+def test_a_library_that_is_found_twice_has_the_place_where_it_is_found_first(tmp_path, monkeypatch):
+    equip(tmp_path, {"a/libnccl.so.2": "", "b/libnccl.so.2": ""})
+    (tmp_path / "again").symlink_to("a")
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}/a:{tmp_path}/b:{tmp_path}/again")
+    found = gpu_stack.find_libraries("libnccl.so.2", root=tmp_path)
+    assert found == [tmp_path / "a/libnccl.so.2", tmp_path / "b/libnccl.so.2"]
+
+
 def test_nccl_is_searched_in_wheels_then_conda_then_the_loader_then_its_home(tmp_path, monkeypatch):
     equip(
         tmp_path,

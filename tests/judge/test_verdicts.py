@@ -250,9 +250,11 @@ def test_on_several_nodes_an_old_nccl_is_not_held_against_figures_of_recent_ones
     recent, one = (judged(Call(GIB, 313), library=each)[0] for each in (NAMED, old))
     assert [(each.acceptance, each.expected.origin) for each in (recent, one)] == [
         (FAIL, PUBLISHED),
-        (CANNOT_TELL, PHYSICS),
+        (CANNOT_TELL, NEAREST),
     ]
     assert "NCCL 2.18.5" in one.reason
+    assert one.expected.low == recent.expected.low
+    assert (one.verdict, one.is_low) == (HeldVerdict.BELOW_PUBLISHED, False)
     inside = [judged(Call(GIB, 466), nodes=1, library=each)[0] for each in (old, NAMED)]
     assert inside[0].expected == inside[1].expected
 

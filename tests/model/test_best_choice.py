@@ -159,6 +159,11 @@ def test_a_crossover_has_the_interval_of_the_machines_numbers(slow_end, everywhe
     assert (found.nbytes, found.low, found.high) == pytest.approx((5e4, 2.5e4, high), rel=0.1)
 
 
+def test_algorithms_that_were_predicted_at_different_sizes_do_not_cross():
+    small, large = line("small", [1e-5] * 3)[:3], line("large", [1e-5] * 3)[3:]
+    assert list(crossovers([*small, *large])) == []
+
+
 def test_algorithms_that_take_about_the_same_do_not_cross_and_three_cross_one_after_the_other():
     noisy = [
         replace(each, seconds={b: t * (1 + 1e-3 * (-1) ** i) for b, t in each.seconds.items()})

@@ -3,7 +3,7 @@
 import pytest
 
 from hpccoll.model.machine_file import read_machine
-from hpccoll.model.nearest_rates import UNJUDGED, nearest_rates
+from hpccoll.model.nearest_rates import NEWER, UNJUDGED, nearest_rates
 from hpccoll.model.published_rates import TABLE, PublishedCall, with_tables
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
@@ -87,6 +87,16 @@ FIGURE = {
 )
 def test_a_figure_may_differ_in_what_matters_little_which_is_named(figure, unlike, nearest):
     assert nearest([figure]) == (unlike if unlike is None else (unlike, [100.0]))
+
+
+def test_across_nodes_a_call_of_an_old_nccl_is_beside_figures_of_newer_ones_after_those_as_old(
+    nearest,
+):
+    newer, as_old = {}, {"library": "2.12.7", "busbw_GBps": 80}
+    assert nearest([newer], library="2.18.5") == ((NEWER,), [100.0])
+    assert nearest([newer, as_old], library="2.18.5") == ((), [80.0])
+    on_one_node = {"network": "", "nodes": 1}
+    assert nearest([newer | on_one_node], library="2.18.5", nodes=1) == ((), [100.0])
 
 
 @pytest.mark.parametrize(

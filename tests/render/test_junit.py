@@ -6,6 +6,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from cli_runner import invoke
+from written_runs import write_run
 
 from hpccoll.judge.held import Acceptance
 from hpccoll.render.junit import CheckedCase, write_junit
@@ -56,5 +57,19 @@ def test_accept_writes_a_test_for_each_row_with_its_verdict(tmp_path):
     rows = json.loads(invoke(*words).out)
     tests = list(ET.parse(tmp_path / "a.xml").getroot().iter("testcase"))  # noqa: S314 - of ours
     skipped = [test for test in tests if test.find("skipped") is not None]
-    assert len(tests) == len(rows)
+    assert len(tests) == len(rows) + 1  # and the check as a whole
     assert len(skipped) == sum(row["verdict"] == "cannot_tell" for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("noise", "options", "code"), [(0.005, (), 0), (0.2, (), 3), (0.2, ("--require", 0), 0)]
+)
+def test_a_suite_has_a_failure_when_compare_ends_with_3_because_too_little_can_be_told(
+    tmp_path, noise, options, code
+):
+    old = write_run(tmp_path / "old.h5", seed=1, rounds=3, noise=noise)
+    new = write_run(tmp_path / "new.h5", seed=2, rounds=3, noise=noise)
+    ended = invoke("compare", old, new, *options, "--junit", tmp_path / "c.xml")
+    tests = list(ET.parse(tmp_path / "c.xml").getroot().iter("testcase"))  # noqa: S314 - of ours
+    failed = [test.get("name") for test in tests if test.find("failure") is not None]
+    assert (ended.code, failed) == (code, ["as a whole"] if code else [])

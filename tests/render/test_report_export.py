@@ -8,6 +8,7 @@ from golden_page import assert_golden
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hpccoll.common.errors import BadInputError
 from hpccoll.common.terminal import printable
 from hpccoll.render.export import FORMULA_STARTS, export
 from hpccoll.store.rows import ROW_COLUMNS
@@ -176,3 +177,17 @@ def test_calls_of_nccl_in_both_placements_are_samples_of_their_own(make_row, of_
     rows = [make_row("native", 8, 1 << 30, in_place=in_place, **own) for in_place in (False, True)]
     read = samples(export(of_rows(*rows), "openmetrics"))["nccl_bus_bandwidth_gbs"]
     assert {labels["in_place"] for labels, _ in read} == {"false", "true"}
+
+
+def test_chosen_columns_are_exported_in_their_order_and_only_where_rows_have_columns(
+    make_row, of_rows
+):
+    results = of_rows(make_row("ring", nbytes=8))
+    columns = ["bytes", "algorithm"]
+    assert export(results, "csv", columns) == "bytes,algorithm\n8,ring\n"
+    (record,) = json.loads(export(results, "json", columns))
+    assert list(record.items()) == [("bytes", 8), ("algorithm", "ring")]
+    with pytest.raises(BadInputError, match="did you mean bytes"):
+        export(results, "csv", ["byte"])
+    with pytest.raises(BadInputError):
+        export(results, "lines", columns)

@@ -39,7 +39,12 @@ def whole(of, number=1, ranks=2, **more):
     outcome = raw_examples.outcome(
         of, **{"bytes": of.bytes, "times": raw_examples.times(ranks=ranks), **more}
     )
-    return CaseHistory(raw_examples.attempt(number, ranks, provenance=MPI), outcome, {})
+    return CaseHistory.of(JOB, raw_examples.attempt(number, ranks, provenance=MPI), outcome)
+
+
+def in_job(job, history):
+    """Return a history as that of another job, which may have more rounds."""
+    return CaseHistory.of(job, history.attempt, history.outcome)
 
 
 def verdicts(job, histories):
@@ -59,9 +64,11 @@ def printed(capsys):
 
     def show(*wholes, job=JOB, earlier=()):
         table = PrintedTable()
-        for place, each in enumerate(wholes, 1):
-            table.show(job, each, place, len(wholes))
-        table.end(job, [*earlier, *wholes], verdicts(job, [*earlier, *wholes]))
+        histories = [in_job(job, whole) for whole in wholes]
+        for place, history in enumerate(histories, 1):
+            table.show(job, history, place, len(wholes))
+        before = [in_job(job, whole) for whole in earlier]
+        table.end(job, [*before, *histories], verdicts(job, [*before, *histories]))
         return capsys.readouterr().out
 
     return show
@@ -75,7 +82,7 @@ def lasting(case, *rounds_us, **more):
 
 def without(case, reason="too large", **provenance):
     attempt = raw_examples.attempt(provenance=MPI | provenance)
-    return CaseHistory(attempt, raw_examples.skipped(case, reason), {})
+    return CaseHistory.of(JOB, attempt, raw_examples.skipped(case, reason))
 
 
 def test_the_lines_of_runs(printed):
@@ -161,11 +168,12 @@ def test_a_log_is_never_silent_for_long_and_says_the_time_left(
     now, attempt = 0.0, 1 + bool(lost_s)
     monkeypatch.setattr(run_table.time, "monotonic", lambda: now)
     job, table = raw_examples.job(CASES[0], effort=Effort(rounds=9)), PrintedTable()
-    table.show(job, lasting(CASES[0], 20), 0, 9)
+    table.show(job, in_job(job, lasting(CASES[0], 20)), 0, 9)
     now += lost_s
     for number in range(1, 9):
         now += every_s
-        table.show(job, lasting(CASES[0], *[20] * number, number=attempt), number, 9)
+        history = lasting(CASES[0], *[20] * number, number=attempt)
+        table.show(job, in_job(job, history), number, 9)
     assert [line for line in capsys.readouterr().out.splitlines() if "left" in line] == expected
 
 
@@ -175,7 +183,8 @@ def test_a_terminal_keeps_nothing_of_a_line_about_the_progress(monkeypatch):
     monkeypatch.setattr("sys.stdout", PrintableStream(below))
     job, table = raw_examples.job(CASES[0], effort=Effort(rounds=4)), PrintedTable()
     for number in range(1, 5):
-        table.show(job, lasting(CASES[0], *[20] * number), number, 4)
+        history = lasting(CASES[0], *[20] * number)
+        table.show(job, in_job(job, history), number, 4)
     printed = below.getvalue()
     # after the first and the last round
     assert (printed.count(f" left{ERASE_LINE}"), printed.count("ring ")) == (2, 2)

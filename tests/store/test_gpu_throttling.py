@@ -7,6 +7,7 @@ import raw_examples
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hpccoll.store.case_row import make_row
 from hpccoll.store.gpu_throttling import (
     CLOCK_SHARE,
     LIMITS,
@@ -15,7 +16,7 @@ from hpccoll.store.gpu_throttling import (
     slow_gpus,
     throttled_gpus,
 )
-from hpccoll.store.statistics import make_row
+from hpccoll.store.raw_results import CaseHistory
 
 BUSES = ["0000:1b:00.0", "0000:2a:00.0"]
 ATTEMPT = replace(raw_examples.attempt(), provenance={"gpu_of_rank": BUSES})
@@ -86,7 +87,8 @@ def test_a_row_has_the_extremes_over_gpus():
         gpu_temperature=(60, 70),
         gpu_clock_events=(0x80, 0),
     )
-    row = make_row(raw_examples.job(outcome.case), ATTEMPT, outcome)
+    job = raw_examples.job(outcome.case)
+    row = make_row(job, CaseHistory.of(job, ATTEMPT, outcome))
     assert (row.gpu_sm_clock, row.gpu_power, row.gpu_temperature, row.gpu_nvlink_sent) == (
         1e9,
         300.0,

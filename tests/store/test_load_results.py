@@ -14,10 +14,12 @@ from hpccoll.cases.plan import Launcher, Plan, Skip
 from hpccoll.common.errors import BadInputError
 from hpccoll.store import hdf5
 from hpccoll.store.case_states import case_states
+from hpccoll.store.job_cases import job_cases
 from hpccoll.store.journal import Journal, journal_path, write_failure_note
 from hpccoll.store.load_results import read_results, to_results
 from hpccoll.store.raw_results import Failure
 from hpccoll.store.result_files import ResultFiles, find_raw_files, read_all, read_raw
+from hpccoll.store.sweep_notes import read_sweep_notes
 
 SIZES = (8, 16, 32, 64)
 CASES = [raw_examples.case(size) for size in SIZES]
@@ -97,7 +99,9 @@ def test_notes_are_sorted_by_case_once_however_many_cases_there_are():
 
 def test_the_states_of_cases_are_those_of_their_rows(sweep):
     files = read_all([sweep])
-    states, results = case_states(files, [sweep]), to_results(files, [sweep])
+    jobs = list(map(job_cases, files.raw_results))
+    states = case_states(files, jobs, read_sweep_notes(files.unstarted_jobs, [sweep]))
+    results = to_results(files, [sweep])
     assert Counter(row.status for row in states.rows) == Counter(row.status for row in results.rows)
     assert (states.done, states.measured, states.missing) == (
         results.done,

@@ -11,9 +11,10 @@ from raw_examples import round_outcome
 
 from hpccoll.cases.case import Effort
 from hpccoll.store import hdf5
+from hpccoll.store.case_row import make_row
 from hpccoll.store.load_results import read_results
-from hpccoll.store.raw_results import COUNTED_FIELDS, Outcome, RawResults
-from hpccoll.store.statistics import RoundStatistics, combine_rounds, make_row
+from hpccoll.store.raw_results import COUNTED_FIELDS, CaseHistory, Outcome, RawResults
+from hpccoll.store.statistics import RoundStatistics, combine_rounds
 
 FIRST, SECOND = CASES = (raw_examples.case(1024), raw_examples.case(2048))
 JOB = raw_examples.job(*CASES, effort=Effort(rounds=3))
@@ -43,9 +44,9 @@ def test_an_attempt_has_one_outcome_per_case_and_a_history_names_the_run_of_each
     assert [outcome.times.round.tolist() for outcome in before] == [[1] * 4 + [2] * 6, [1] * 4]
     assert [outcome.times.round.tolist() for outcome in after] == [[2] * 4 + [3] * 4, [3] * 2]
     assert (before[0].times.max_ns[4:] == raw_examples.times(6).max_ns).all()
-    attempt, outcome, runs = next(raw.histories(FIRST.id))
-    assert outcome.times.round.tolist() == [1] * 4 + [2] * 6 + [3] * 2
-    assert (attempt.number, runs) == (2, {1: "run-1", 2: "run-1", 3: "run-2"})
+    history = next(raw.histories(FIRST.id))
+    assert history.outcome.times.round.tolist() == [1] * 4 + [2] * 6 + [3] * 2
+    assert (history.attempt.number, history.runs) == (2, {1: "run-1", 2: "run-1", 3: "run-2"})
 
 
 def test_merged_rounds_keep_the_ranks_they_have_in_common():
@@ -141,7 +142,7 @@ def test_a_skipped_case_is_done_and_one_skipped_in_a_later_round_is_partial():
     )
     assert raw.measured == {FIRST.id: {1, 2, 3}, SECOND.id: {1}}
     ((attempt, outcomes),) = raw.attempts
-    rows = [make_row(JOB, attempt, outcome) for outcome in outcomes]
+    rows = [row_of(attempt, outcome) for outcome in outcomes]
     assert [(row.status, row.reason) for row in rows] == [
         ("skipped", "too large"),
         ("partial", "1 of 3 rounds; too large"),
@@ -154,11 +155,15 @@ def test_a_failed_case_keeps_its_rounds_and_is_to_be_measured_again():
     assert raw.failed_cases == {FIRST.id, SECOND.id}
     assert raw.measured == {SECOND.id: frozenset([1])}
     ((attempt, outcomes),) = raw.attempts
-    assert [make_row(JOB, attempt, outcome).status for outcome in outcomes] == ["failed", "partial"]
+    assert [row_of(attempt, outcome).status for outcome in outcomes] == ["failed", "partial"]
     raw.attempts.append((raw_examples.attempt(2), []))
     for number in (1, 2, 3):
         raw.record(round_outcome(number, FIRST))
     assert (raw.failed_cases, raw.done) == ({SECOND.id}, {FIRST.id})
+
+
+def row_of(attempt, outcome):
+    return make_row(JOB, CaseHistory.of(JOB, attempt, outcome))
 
 
 def row_of_durations(*rounds):
@@ -167,7 +172,7 @@ def row_of_durations(*rounds):
     for number, durations in enumerate(rounds, 1):
         times = raw_examples.times(len(durations), number=number)
         parts.append(raw_examples.outcome(FIRST, times=replace(times, max_ns=np.array(durations))))
-    return make_row(JOB, raw_examples.attempt(), reduce(Outcome.merge, parts))
+    return row_of(raw_examples.attempt(), reduce(Outcome.merge, parts))
 
 
 def test_the_median_is_the_median_of_round_medians_for_any_numbers_of_iterations():

@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
+from hpccoll.store.case_row import make_row
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.median_interval import interval_ranks
-from hpccoll.store.statistics import make_row, median_ratio, percentile
+from hpccoll.store.raw_results import CaseHistory
+from hpccoll.store.statistics import median_ratio, percentile
 
 
 def test_the_interval_is_the_narrowest_with_95_per_cent_confidence_and_spans_all_of_fewer_than_six():
@@ -48,9 +50,8 @@ def row(start, end, rule="max", *, one_clock=True, workers=None, attempt=None, *
         **{"times": times, "bytes": 1_000_000, "cpu_s": np.array([1e-6, 3e-6]), **outcome}
     )
     ranks = times.start_ns.shape[1]
-    return make_row(
-        raw_examples.job(of.case), raw_examples.attempt(ranks=ranks, **(attempt or {})), of, rule
-    )
+    job, launch = raw_examples.job(of.case), raw_examples.attempt(ranks=ranks, **(attempt or {}))
+    return make_row(job, CaseHistory.of(job, launch, of), rule)
 
 
 def test_a_row_has_the_bandwidths_of_nccl_tests():
@@ -154,7 +155,8 @@ def test_the_floor_of_device_times_is_that_of_the_gpu_with_the_longest_over_the_
 
 def test_what_was_skipped_has_no_numbers_and_a_floor_no_bandwidth():
     skipped = raw_examples.skipped()
-    found = make_row(raw_examples.job(skipped.case), raw_examples.attempt(), skipped)
+    job = raw_examples.job(skipped.case)
+    found = make_row(job, CaseHistory.of(job, raw_examples.attempt(), skipped))
     for name in (
         "median_s",
         "p99_s",

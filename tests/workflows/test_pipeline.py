@@ -1,5 +1,6 @@
 """The whole pipeline, with Snakemake and real ranks: what it prints, what it keeps, what it does not do twice."""
 
+import base64
 import json
 import re
 import shutil
@@ -179,6 +180,17 @@ def test_the_workflow_lints_but_for_the_environment(swept):
     assert lints == {"* Specify a conda environment or container for each rule.:"}
 
 
+def test_the_report_of_snakemake_contains_the_page(copy):
+    """Also where hpccoll sweep has written the page, of which Snakemake has no record."""
+    arguments = ("--configfile", "tiny.yaml", "--report", "theirs.html")
+    ended = snakemake(*arguments, cwd=copy.home, profile=False)
+    assert ended.returncode == 0, ended.stderr
+    theirs = (copy.home / "theirs.html").read_text()
+    page = (copy.out / "report" / "index.html").read_bytes()
+    assert base64.b64encode(page).decode() in theirs
+    assert "Collectives" in theirs
+
+
 def test_another_workflow_imports_this_one_as_a_module(swept, tmp_path):
     (tmp_path / "tiny.yaml").write_text(
         (swept.home / "tiny.yaml").read_text().replace("ranks: [1, 2]", "ranks: 1")
@@ -189,9 +201,13 @@ def test_another_workflow_imports_this_one_as_a_module(swept, tmp_path):
         f"use rule * from hpccoll as hpccoll_*\n"
     )
     (tmp_path / "theirs.yaml").write_text("hpccoll: {sweep: tiny.yaml, out: theirs}\nmore: 1\n")
-    ended = snakemake("-s", "Snakefile", "--cores", "1", "--nolock", cwd=tmp_path, profile=False)
+    theirs = ("-s", "Snakefile", "--cores", "1", "--nolock")
+    ended = snakemake(*theirs, cwd=tmp_path, profile=False)
     assert ended.returncode == 0, ended.stderr
     assert (tmp_path / "theirs" / "report" / "index.html").exists()
+    reported = snakemake(*theirs, "--report", "report.html", cwd=tmp_path, profile=False)
+    assert reported.returncode == 0, reported.stderr
+    assert "Collectives" in (tmp_path / "report.html").read_text()
 
 
 def test_a_broken_raw_file_takes_one_line_and_stays_as_it_is(copy):

@@ -27,8 +27,10 @@ PLACE = [
     *([f"--site={config['site']}"] if config.get("site") else []),
 ]
 
-# hpccoll and mpiexec are those of the environment that Snakemake runs in; the variable marks every process of this
-# sweep, so that the next one can find what a killed one left running.
+# hpccoll and mpiexec are those of the environment that Snakemake runs in. No rule names a conda environment or a
+# container, which 'snakemake --lint' asks for: the environment's MPI library is what a sweep measures, and on a cluster it
+# is the site's. A site file names modules or a container for the ranks. The variable marks every process of this sweep, so
+# that the next one can find what a killed one left running.
 PROGRAMS = shlex.quote(str(Path(sys.executable).parent))
 MARK = shlex.quote(str(Path(OUT).resolve()))
 shell.prefix(

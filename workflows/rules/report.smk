@@ -2,7 +2,13 @@ rule report:
     input:
         raw_files,
     output:
-        f"{OUT}/report/index.html",
+        # 'snakemake --report' embeds the page; it needs no other file
+        report(
+            f"{OUT}/report/index.html",
+            category="Collectives",
+            labels={"sweep": Path(OUT).name},
+            caption="../report/page.rst",
+        ),
     log:
         f"{OUT}/logs/report.log",
     params:

@@ -13,4 +13,5 @@ EXTENSION = Extension(
     job_commands={"train": "hpccoll.extensions.steps.cli.train:TRAIN"},
     subcommands={"predict step": "hpccoll.extensions.steps.cli.predict_step:PREDICT_STEP"},
     runners={"training_step": "hpccoll.extensions.steps.measure.step_runner:STEP_RUNNER"},
+    schemas=["hpccoll.extensions.steps.cli.step_schemas:SCHEMAS"],
 )

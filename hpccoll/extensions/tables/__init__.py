@@ -6,4 +6,5 @@ EXTENSION = Extension(
     name="tables",
     recognisers=["hpccoll.extensions.tables.recognition:recognise"],
     library_tables=["hpccoll.extensions.tables.tuning_formats:TUNING_FORMATS"],
+    schemas=["hpccoll.extensions.tables.tuning_formats:SCHEMAS"],
 )

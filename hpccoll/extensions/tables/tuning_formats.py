@@ -1,15 +1,18 @@
 """What ``hpccoll tune`` writes, checks and verifies: tables of Open MPI, MPICH, NCCL, RCCL and UCC."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import TypedDict
 
 from hpccoll.analysis.tune_table import check_over, write_over
 from hpccoll.cli.common import INCOMPLETE, show_found
 from hpccoll.cli.library_tables import MAX_TABLE_BYTES
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.files import read_text
-from hpccoll.common.text import SEVERITY_WORDS, finding_line
+from hpccoll.common.json_schema import OutputSchema
+from hpccoll.common.text import SEVERITY_WORDS, Finding, finding_line
 from hpccoll.common.units import format_count
 from hpccoll.extensions.tables.formats.lint_table import (
     KNOWN_TABLES,
@@ -25,16 +28,57 @@ from hpccoll.extensions.tables.formats.write_table import (
     table_files,
 )
 from hpccoll.extensions.tables.library_choice_text import MADE_BY, library_choice_lines, origin_text
-from hpccoll.extensions.tables.library_choices import library_choices
+from hpccoll.extensions.tables.library_choices import LibraryRange, library_choices
 from hpccoll.extensions.tables.verified_calls import (
     FAILED,
     IGNORED,
     NOT_SHOWN,
     OVERRULED,
+    VerifiedCall,
     verify_table,
 )
 from hpccoll.extensions.tables.verified_table_text import verified_lines
 from hpccoll.store.rows import Results
+
+
+class LibraryTableJson(TypedDict):
+    """What ``--out`` with ``--format`` wrote, as JSON has it."""
+
+    format: str
+    ranges: list[LibraryRange]
+    left_out: Sequence[str]
+    environment: list[str]
+    under_load: list[Finding]
+
+
+class VerifiedTableJson(TypedDict):
+    """What a library did with a table, as JSON has it."""
+
+    findings: list[Finding]
+    calls: list[VerifiedCall]
+
+
+SCHEMAS = (
+    OutputSchema(
+        "library-table",
+        "tune PATHS --out F --format NAME --json",
+        "what a table of another library does, by size",
+        ("hpccoll.extensions.tables.tuning_formats:LibraryTableJson",),
+    ),
+    OutputSchema(
+        "table-check",
+        "tune --lint F --json",
+        "the rules of a table of another library, and what is wrong with them",
+        ("hpccoll.extensions.tables.formats.tuning_rule:TuningTable",),
+    ),
+    OutputSchema(
+        "verified-table",
+        "tune PATHS --verify F --json",
+        "what a library did with a table of its own and without",
+        ("hpccoll.extensions.tables.tuning_formats:VerifiedTableJson",),
+    ),
+)
+
 
 VERIFIABLE = "openmpi", "openmpi-json", "mpich"
 """The formats of the libraries whose algorithms are recognised by their messages."""
@@ -83,6 +127,8 @@ class TuningFormats:
         table = _read_table(path, name, "--lint")
         head = f"{path}: {table.format}, {format_count(len(table.rules), 'rule')}"
         words = {**SEVERITY_WORDS, "info": "note"}  # also with something to do
+        if not table.findings:
+            head += ", nothing wrong"
         lines = [head]
         for finding in table.findings:
             lines.append(finding_line(finding, words))

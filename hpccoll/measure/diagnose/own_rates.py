@@ -6,6 +6,7 @@ one for each CPU that the rank may use. On a GPU these are the copies, the fold 
 products of our operations.
 """
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -81,10 +82,11 @@ def seconds_of_nodes(
 
 def _on_host(ranks_of_node: int) -> Work:
     affordable = int(MEMORY_SHARE * available_memory() / max(ranks_of_node, 1))
-    size = max(min(BEYOND_CACHES, affordable) // 2 // 4, 1)
-    source = np.full(size, 1, np.float32)
-    target = np.full(size, 0, np.float32)
-    rows = min(ON_HOST_ROWS, int(size**0.5))
+    both_bytes = min(BEYOND_CACHES, affordable)
+    count = max(both_bytes // 2 // np.dtype(np.float32).itemsize, 1)
+    source = np.full(count, 1, np.float32)
+    target = np.full(count, 0, np.float32)
+    rows = min(ON_HOST_ROWS, math.isqrt(count))
     left, right, product = (np.full((rows, rows), 0.5, np.float32) for _ in range(3))
     return {
         MEMORY: partial(np.copyto, target, source),

@@ -175,8 +175,10 @@ class GpuCheck:
         self._gpu.await_work()
 
     def wrong(self) -> int:
+        counter = np.uint64(self._gpu.address(self._counter))
         for grid, block, _, segments in self._checks:
-            counter = np.uint64(self._gpu.address(self._counter))
             self._count(grid, block, (np.uint64(segments), np.uint64(self.generation), counter))
-        before, self._counted = self._counted, int(self._gpu.download(self._counter)[0])
-        return self._missized + self._guards.wrong() + self._counted - before
+        counted_before = self._counted
+        self._counted = int(self._gpu.download(self._counter)[0])
+        different = self._counted - counted_before
+        return different + self._missized + self._guards.wrong()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ALWAYS = {"--json", "--out"}
 FORMS = {
-    "--model": {*map(option, PREDICTED), "--machine", "--cluster", "--nodes", "--param"},
+    "--model": {*map(option, PREDICTED), "--machine", "--cluster", "--nodes", "--gpus", "--param"},
     "--params": {
         *map(option, WALL),
         "--compute",
@@ -102,13 +102,13 @@ def _check_form(typed_flags: Sequence[str]) -> None:
     """Check that the options that were typed are those of one form."""
     forms = [form for form in FORMS if form in typed_flags]
     if len(forms) != 1:
-        raise UnusableError(
-            "hpccoll predict step", "exactly one of --model, --params and --scenarios"
-        )
+        raise UnusableError("predict step", "exactly one of --model, --params and --scenarios")
     (form,) = forms
     for name in typed_flags:
         if name not in FORMS[form] | ALWAYS:
             raise UnusableError(name, WHOSE[form])
+    if {"--gpus", "--nodes"} <= {*typed_flags}:
+        raise UnusableError("--gpus", "without --nodes: the machine says how many GPUs a node has")
 
 
 def _read(name: str, key: StepKey, value: str | bool | None) -> Any:
@@ -120,7 +120,7 @@ def _read(name: str, key: StepKey, value: str | bool | None) -> Any:
 class _Answer(NamedTuple):
     """What a form of the command prints as JSON and as text, and what writes its picture."""
 
-    rows: list[dict[str, Any]]
+    rows: Sequence[Mapping[str, Any]]
     lines: list[str]
     write: Callable[[Path], None]
     interrupted: bool = False
@@ -141,9 +141,11 @@ def _simulated(
     from hpccoll.extensions.steps.render import step_report
     from hpccoll.render import prediction_report
 
-    request = step_request(
-        keys, common.parse_counts(nodes, "--nodes"), dict(map(parse_parameter, param))
-    )
+    if keys["gpus"] is None:
+        counts = common.parse_counts(nodes, "--nodes")
+    else:
+        counts = _nodes_of(keys["gpus"], described)
+    request = step_request(keys, counts, dict(map(parse_parameter, param)))
     with progress_counter("numbers of nodes") as progress, interruptible(SIGINT, SIGTERM):
         predicted = predict_steps(described, request, progress)
     rows = [prediction.to_json() for prediction in predicted.predictions]
@@ -160,6 +162,21 @@ def _simulated(
         for line in prediction_report.left_out_lines(predicted.left_out):
             print(f"hpccoll: {line}", file=sys.stderr)
     return _Answer(rows, list(step_report.step_lines(predicted)), write, predicted.interrupted)
+
+
+def _nodes_of(gpus: str, machine: "MachineFile") -> list[int]:
+    """Return the numbers of whole nodes that have the given numbers of GPUs.
+
+    Raises:
+        BadInputError: if nodes of the machine do not have such a number of GPUs.
+    """
+    gpus_of_node = machine.layout(1).workers
+    counts = common.parse_counts(gpus, "--gpus")
+    for count in counts:
+        if count % gpus_of_node:
+            expected = f"a multiple of {gpus_of_node}, the GPUs of a node of {machine.name}"
+            raise BadInputError("--gpus", count, expected)
+    return [count // gpus_of_node for count in counts]
 
 
 def _closed_form(keys: Mapping[str, Any]) -> _Answer:

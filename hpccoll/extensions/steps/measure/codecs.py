@@ -265,10 +265,13 @@ class Fp8Codec(Codec):
             mine[~np.isfinite(mine)] = 0
 
     def decode(self) -> None:
-        for number, words in enumerate(self.messages[2].arrived.reshape(self.ranks, -1)):
-            values = self.gradient[number * self.part :][: self.part]
-            codes = words.view(np.uint8)[WORD:][: len(values)]
-            self.type.decode(codes, words.view(np.float32)[0], values)
+        parts = self.messages[2].arrived.reshape(self.ranks, -1)
+        for number, words in enumerate(parts):  # a word with the scale, and then the codes
+            begin = number * self.part
+            values = self.gradient[begin : begin + self.part]
+            scale = words.view(np.float32)[0]
+            codes = words.view(np.uint8)[WORD : WORD + len(values)]
+            self.type.decode(codes, scale, values)
             self.not_finite += not_finite(codes, self.compression.name)
 
     @staticmethod

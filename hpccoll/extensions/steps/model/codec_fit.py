@@ -30,7 +30,8 @@ def measured_codecs(raw_results: Iterable[RawResults]) -> dict[str, dict[str, Ra
     """Return the sections of rates of each compression and codec; none without steps with compressed gradients."""
     rates: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
     for raw in raw_results:
-        for attempt, outcome, _ in raw.histories():
+        for history in raw.histories():
+            attempt, outcome = history.attempt, history.outcome
             params = outcome.case.params
             is_usable = outcome.status == "ok" and not outcome.floor
             if not is_usable or attempt.oversubscribed or params.get("compress", DENSE) == DENSE:

@@ -25,10 +25,34 @@ G. Amdahl: Validity of the single processor approach, AFIPS (1967). Y. Huang et 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import TypedDict
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.store.schema import MODELLED
+
+
+class WallPointJson(TypedDict):
+    """A training step by closed formulas, as JSON has it."""
+
+    gpus: int
+    algorithm: str
+    gradient_bytes: int
+    communication_s: float
+    exposed_s: float
+    compute_s: float
+    step_s: float
+    share: float
+    hide_rate_bps: float | None
+    busbw_Bps: float
+    link_Bps: float
+    links: int
+    overlapped_exposed_s: float
+    overlapped_step_s: float
+    overlapped_share: float
+    scaling_efficiency: float
+    fixed_batch_speedup: float
+    amdahl_limit: float
+    kind: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +143,7 @@ class WallPoint:
         step_s = self.work_s / self.gpus + self.communication_s
         return self.work_s / step_s
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> WallPointJson:
         """Return the step in SI units."""
         wall = self.wall
         exposed_s = self.overlapped_s - wall.compute_s

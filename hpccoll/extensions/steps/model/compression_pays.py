@@ -77,14 +77,15 @@ def paying_rate(
     ):
         return None
     networks: Networks = tried
+    factor = factor_for(networks, "value", "value", 1.0)
     for _ in range(MOST_NETWORKS):
-        factor = factor_for(networks, "value", "value", 1.0)
         wanted = max(factor, NETWORKS[0])
         nearest = min(tried, key=lambda x: abs(math.log(x / wanted)))
         if math.isclose(nearest, wanted, rel_tol=FOUND):
             break
         tried[wanted] = costs_on(wanted)
         networks = {x: tried[x] for x in (wanted, nearest)}
+        factor = factor_for(networks, "value", "value", 1.0)
     least = factor_for(networks, "low_cost", "high_cost", ratios[0])
     most = factor_for(networks, "high_cost", "low_cost", ratios[1])
     return PayingRate.of(link, factor, (least, most))

@@ -11,11 +11,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.catalogue import known_parameters
 from hpccoll.common.errors import BadInputError
+from hpccoll.common.json_schema import described
 from hpccoll.common.units import format_count, format_seconds
 from hpccoll.extensions.steps.analysis.paying_rate import PayingRate
 from hpccoll.extensions.steps.model.codec_costs import CodecCosts
@@ -23,7 +24,12 @@ from hpccoll.extensions.steps.model.compression_pays import BoundCost, Timeline,
 from hpccoll.extensions.steps.model.group_costs import GroupCosts, UnmodelledWork
 from hpccoll.extensions.steps.training.compression import Compression
 from hpccoll.extensions.steps.training.model_shape import ModelShape
-from hpccoll.extensions.steps.training.parallelism import Mesh, Parallelism, StepDtypes
+from hpccoll.extensions.steps.training.parallelism import (
+    Mesh,
+    Parallelism,
+    StepDtypes,
+    StepDtypesJson,
+)
 from hpccoll.extensions.steps.training.step_program import Compute, StepProgram
 from hpccoll.extensions.steps.training.step_program_builder import step_programs
 from hpccoll.extensions.steps.training.step_timeline import Cost, StepTimeline, step_timeline
@@ -161,6 +167,55 @@ class StepRequest:
         return replace(self.parallelism, mesh=mesh, micro_batches=self.batch // micro_batch)
 
 
+class UnmodelledWorkJson(TypedDict):
+    """A collective for which NCCL may take algorithms that have no formula here, as JSON has it."""
+
+    work: str
+    missing: list[str]
+    stands_in: bool
+    published: Annotated[
+        list[dict[str, Any]], described("what was published near it: a section of machine files")
+    ]
+
+
+class StepPredictionJson(StepDtypesJson):
+    """The predicted step on a number of nodes, as JSON has it."""
+
+    gpus: int
+    nodes: int
+    ranks_per_node: int
+    parallel: str
+    micro_batches: int
+    compress: str | None
+    codec_s: float
+    samples: int
+    gradient_bytes: int
+    rank_gradient_bytes: int
+    communication_s: float
+    exposed_s: float
+    compute_s: float
+    flops_per_s: float
+    bubble_s: float
+    step_s: float
+    ci_low_s: float | None
+    ci_high_s: float | None
+    share: float
+    communication_share: float
+    hide_rate_bps: float | None
+    pays_below_bps: float | None
+    pays_below_low_bps: float | None
+    pays_below_high_bps: float | None
+    busbw_Bps: float | None
+    link_Bps: float | None
+    links: int
+    algorithms: dict[str, str]
+    kind: str
+    kinds: list[str]
+    distance: str
+    assumptions: list[str]
+    unmodelled: list[UnmodelledWorkJson]
+
+
 @dataclass(frozen=True, slots=True)
 class StepPrediction:
     """The predicted step on a number of nodes."""
@@ -235,7 +290,7 @@ class StepPrediction:
         high_s = max(step.bare_s + step.exposed_s * most for step in steps)
         return min(self.step.step_s, low_s), max(self.step.step_s, high_s)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> StepPredictionJson:
         """Return the prediction in SI units; absent values are None."""
         step = self.step
         low, high = self.interval or (None, None)
@@ -277,7 +332,7 @@ class StepPrediction:
         }
 
 
-def _unmodelled_row(work: UnmodelledWork) -> dict[str, Any]:
+def _unmodelled_row(work: UnmodelledWork) -> UnmodelledWorkJson:
     published = [section.model_dump(by_alias=True) for section in work.published]
     return {
         "work": work.work,

@@ -32,6 +32,7 @@ from hpccoll.common.yaml_model import (
 from hpccoll.extensions.steps.model.step_prediction import (
     ComputeRate,
     StepPrediction,
+    StepPredictionJson,
     StepRequest,
     predict_steps,
 )
@@ -143,6 +144,13 @@ class ScenarioFile(YamlSection):
         return self
 
 
+class ScenarioPredictionJson(StepPredictionJson):
+    """The predicted step of a scenario, as JSON has it."""
+
+    scenario: str
+    machine: str
+
+
 @dataclass(frozen=True, slots=True)
 class ScenarioPrediction:
     """The prediction of a scenario."""
@@ -166,7 +174,7 @@ class ScenarioPrediction:
         where = f"{format_count(self.prediction.nodes, 'node')} of {self.machine.name}"
         return f"{self.name}: {self.scenario.model} on {where}, {mesh}"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> ScenarioPredictionJson:
         """Return the prediction in SI units."""
         return {"scenario": self.name, "machine": self.machine.name, **self.prediction.to_json()}
 

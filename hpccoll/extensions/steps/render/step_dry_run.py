@@ -3,14 +3,15 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Annotated, TypedDict
 
 from hpccoll.common.errors import abbreviate
+from hpccoll.common.json_schema import described
 from hpccoll.common.text import Columns, join_ends, table_lines, table_of
 from hpccoll.common.units import format_count
 from hpccoll.extensions.steps.training.compression import DENSE
 from hpccoll.extensions.steps.training.model_shape import BACKWARD_OVER_FORWARD, ModelShape, Module
-from hpccoll.extensions.steps.training.parallelism import Parallelism
+from hpccoll.extensions.steps.training.parallelism import Parallelism, StepDtypesJson
 from hpccoll.extensions.steps.training.step_program import (
     BACKWARD,
     FORWARD,
@@ -25,9 +26,66 @@ MAX_ROWS = 18
 """The maximum number of rows of a printed table: of a longer one the middle is left out."""
 
 
+class TensorJson(TypedDict):
+    """A tensor of gradients."""
+
+    name: str
+    elements: int
+    bytes: int
+
+
+class StageJson(TypedDict):
+    """A pipeline stage; bytes and FLOPs are those of a rank."""
+
+    stage: int
+    parameters: int
+    buckets: int
+    forward_flops: float
+    backward_flops: float
+
+
+class _OperationKeys(TypedDict):
+    label: str
+    collective: str
+    group: str
+    group_ranks: int
+    bytes: int
+    dtype: str
+    phase: str
+
+
+class StepOperationJson(_OperationKeys):
+    """A collective of a rank of a pipeline stage."""
+
+    stage: int
+
+
+class DryRunJson(StepDtypesJson):
+    """What a step would do, as JSON has it."""
+
+    model: str
+    source: str
+    scale: int
+    parameters: int
+    sample: str
+    forward_flops: float
+    dtype: str
+    compress: str
+    gradient_bytes: int
+    ranks: int
+    parallel: str
+    sharding: str
+    micro_batches: int
+    samples: int
+    tensors: list[TensorJson]
+    buckets: Annotated[list[int], described("bytes, in the order of their collectives")]
+    stages: list[StageJson]
+    operations: list[StepOperationJson]
+
+
 def dry_run_json(
     workload: TrainingStep, workers: int, dtype: str, models: Mapping[str, ModelShape] | None = None
-) -> dict[str, Any]:
+) -> DryRunJson:
     """Return what a step would do on ``workers`` ranks, as ``hpccoll train --dry-run --json`` prints it.
 
     The ``dtype`` is that of what has no type of its own, ``models`` are the user's own by name.
@@ -43,19 +101,18 @@ def dry_run_json(
     programs = workload.programs(workers, dtype, models)
     dtypes = workload.dtypes(dtype)
     element_bytes = itemsize(dtypes.gradient)
-    tensors = [
+    tensors: list[TensorJson] = [
         {"name": tensor.name, "elements": tensor.elements, "bytes": tensor.elements * element_bytes}
         for tensor in model.tensors
     ]
     buckets = [
         bucket.elements * element_bytes for program in programs for bucket in program.buckets
     ]
-    operations: list[dict[str, Any]] = []
+    operations: list[StepOperationJson] = []
     for program in programs:
-        stage = {"stage": program.stage}
-        operations += [
-            stage | _operation_json(operation, parallelism) for operation in program.operations
-        ]
+        for operation in program.operations:
+            keys = _operation_json(operation, parallelism)
+            operations.append({"stage": program.stage, **keys})
     return {
         "model": model.name,
         "source": model.source,
@@ -79,7 +136,7 @@ def dry_run_json(
     }
 
 
-def _stage_json(program: StepProgram) -> dict[str, Any]:
+def _stage_json(program: StepProgram) -> StageJson:
     return {
         "stage": program.stage,
         "parameters": program.model.parameters,
@@ -89,7 +146,7 @@ def _stage_json(program: StepProgram) -> dict[str, Any]:
     }
 
 
-def _operation_json(operation: StepOperation, parallelism: Parallelism) -> dict[str, Any]:
+def _operation_json(operation: StepOperation, parallelism: Parallelism) -> _OperationKeys:
     return {
         "label": operation.label,
         "collective": operation.collective,

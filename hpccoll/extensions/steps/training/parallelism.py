@@ -9,7 +9,7 @@ themselves (ZeRO, FSDP), and ``ep`` ranks of it the experts.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
@@ -42,6 +42,14 @@ SHARDINGS = ("none", "zero1", "zero2", "zero3", "fsdp", "hsdp")
 too, by tensors (zero3) or by blocks (fsdp), or by blocks among ``shard`` of the ranks (hsdp)."""
 
 
+class StepDtypesJson(TypedDict):
+    """The types of what the ranks of a training step exchange, as JSON has them."""
+
+    gradient_dtype: str
+    parameter_dtype: str
+    activation_dtype: str
+
+
 class StepDtypes(NamedTuple):
     """The types of what the ranks of a training step exchange; the key of ``gradient`` is ``gradient_dtype``."""
 
@@ -55,9 +63,13 @@ class StepDtypes(NamedTuple):
         return cls(*(keys.get(f"{name}_dtype") or default for name in cls._fields))
 
     @property
-    def keys(self) -> dict[str, str]:
+    def keys(self) -> StepDtypesJson:
         """The types by key."""
-        return {f"{name}_dtype": dtype for name, dtype in self._asdict().items()}
+        return {
+            "gradient_dtype": self.gradient,
+            "parameter_dtype": self.parameter,
+            "activation_dtype": self.activation,
+        }
 
 
 def moved_elements(sharding: str, axes: Mapping[str, int]) -> tuple[str, ...]:

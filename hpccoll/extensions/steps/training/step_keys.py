@@ -155,7 +155,9 @@ PREDICTED: Mapping[str, StepKey] = {
 
 WALL: Mapping[str, StepKey] = {
     "params": StepKey("parameters of the model, such as 7e9", None, PositiveNumber(1e18)),
-    "gpus": StepKey("numbers of GPUs, such as 8-16384 [8]", None, PrintableText()),
+    "gpus": StepKey(
+        "numbers of GPUs, such as 8-16384 [8; with --model as --nodes]", None, PrintableText()
+    ),
     "rate": StepKey("network: x2; with --params the link: 400gbit", None, RATE),
     "node_rate": StepKey("rate between GPUs of a node, for hierarchical", None, RATE),
     "bytes_per_element": StepKey("bytes of a gradient", 2, IntegerRange(1, 16)),

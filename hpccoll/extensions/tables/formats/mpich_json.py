@@ -195,9 +195,7 @@ class _TreeReader:
                 collective=collective,
                 known=f"it is for {', '.join(collectives)}",
             )
-        elif (
-            kind == "total_msg_size" and collective in library_table()["mpich"]["sizes_in_elements"]
-        ):
+        elif kind == "total_msg_size" and _counts_elements(collective, word):
             self.table.add("elements", line, kind, collective=collective)
         elif kind == "total_msg_size" and blocking in ("allreduce", "bcast", "reduce"):
             self.table.add("ranks_times", line, kind, collective=collective)
@@ -292,6 +290,27 @@ class _TreeReader:
                     parameters=parameters,
                 )
             )
+
+
+def _counts_elements(collective: str, condition: str) -> bool:
+    """Return whether a bound of ``total_msg_size`` counts elements, and is not the one that MPICH itself has.
+
+    A table replaces all of MPICH's own, and repeats its thresholds where nothing is to change.
+    """
+    table = library_table()["mpich"]
+    if collective not in table["sizes_in_elements"]:
+        return False
+    return condition not in _conditions(table["defaults"].get(collective, ""))
+
+
+def _conditions(below: str | Mapping[str, Any]) -> set[str]:
+    """Return all conditions of a table of MPICH's thresholds."""
+    if isinstance(below, str):
+        return set()
+    conditions = set(below)
+    for inner in below.values():
+        conditions |= _conditions(inner)
+    return conditions
 
 
 _OTHERS = {

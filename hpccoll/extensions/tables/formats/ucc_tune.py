@@ -24,6 +24,9 @@ ASSIGNMENT = re.compile(
 """An assignment anywhere in a line, as in ``mpirun -x UCC_TL_UCP_TUNE=allreduce:@knomial ./app``."""
 _NEXT_OF_LIST = re.compile(r",[A-Z][A-Z0-9_]*(?:=|$|,)")
 """What ends a value in ``srun --export=ALL,UCC_TL_UCP_TUNE=allreduce:@knomial,UCC_CLS=basic``."""
+_SCORE = re.compile("[0-9]+|inf")
+_TEAMS = re.compile(r"\[[0-9]+(-([0-9]+|inf))?(,[0-9]+(-([0-9]+|inf))?)*\]")
+"""Sizes of teams, such as ``[2-8,16]``."""
 _OTHER_LAYER = re.compile("UCC_[CT]L_[A-Z0-9_]+_TUNE")
 _FAILS = "UCC ignores the whole string, with an error in its log"
 
@@ -71,15 +74,17 @@ def _kind(token: str) -> str:
     """Return what a token looks like, in the order in which UCC tries it; empty for nothing."""
     words = token.lower().split(",")
     facts = library_table()["ucc"]
-    forms = {
-        "collectives": {*words} <= {*facts["collectives"]},
-        "memories": {*words} <= {*facts["memories"]},
-        "score": re.fullmatch("[0-9]+|inf", token.lower()),
-        "sizes": all("-" in word and _span(word) != (1, 0) for word in words),
-        "teams": re.fullmatch(r"\[[0-9]+(-([0-9]+|inf))?(,[0-9]+(-([0-9]+|inf))?)*\]", token),
-        "algorithm": token.startswith("@"),
-    }
-    return next((kind for kind, fits in forms.items() if fits), "")
+    if set(words) <= set(facts["collectives"]):
+        return "collectives"
+    if set(words) <= set(facts["memories"]):
+        return "memories"
+    if _SCORE.fullmatch(token.lower()):
+        return "score"
+    if all("-" in word and _span(word) != (1, 0) for word in words):
+        return "sizes"
+    if _TEAMS.fullmatch(token):
+        return "teams"
+    return "algorithm" if token.startswith("@") else ""
 
 
 def _tokens(table: TuningTable, section: str, line: int) -> dict[str, str]:

@@ -1,6 +1,9 @@
 """Predicted steps with compressed gradients, and the rate of the network below which compression pays."""
 
 import json
+from itertools import chain
+from types import SimpleNamespace
+from typing import NamedTuple
 
 import pytest
 from cli_runner import invoke
@@ -9,6 +12,7 @@ from predicted_machines import EXACT, LATENCY, NCCL, RATE, SEGMENT, cluster, fit
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_bit_rate
 from hpccoll.extensions.steps.analysis.paying_rate import NETWORKS
+from hpccoll.extensions.steps.model.compression_pays import paying_rate
 from hpccoll.extensions.steps.model.step_prediction import ComputeRate, StepRequest, predict_steps
 from hpccoll.extensions.steps.render.step_report import step_lines
 from hpccoll.extensions.steps.training.buckets import BucketRule
@@ -18,6 +22,15 @@ from hpccoll.extensions.steps.training.parallelism import Parallelism
 from hpccoll.model.machine_file import write_machine
 
 ELEMENTS = 1 << 22
+
+
+class Operation(NamedTuple):
+    """A message or a codec, with its time on the network of the machine."""
+
+    seconds: float
+    is_codec: bool = False
+
+
 TOY = ModelShape(
     "toy",
     tuple(Module(f"layer{i}", (Tensor("weight", ELEMENTS // 4),), 1e6) for i in range(4)),
@@ -108,6 +121,26 @@ def test_the_interval_has_messages_and_codecs_at_opposite_ends_of_theirs():
     # encode twice, decode once
     assert likely.pays.low == pytest.approx(likely.pays.likely * 2 / 3 / fast, rel=0.02)
     assert likely.pays.high == pytest.approx(likely.pays.likely * 4 / 3 / slow, rel=0.02)
+
+
+def test_without_intervals_the_rate_is_one_number_where_few_networks_do_not_find_it():
+    """The time of messages bends so much over rates that the most networks that are tried do not suffice."""
+
+    def costs_on(x):
+        def cost(operation, _bound):
+            return operation.seconds if operation.is_codec else operation.seconds / x**2
+
+        return cost
+
+    def timeline(programs, cost):
+        operations = chain.from_iterable(program.operations for program in programs)
+        return SimpleNamespace(step_s=sum(map(cost, operations)))
+
+    message, half, codec = Operation(1.0), Operation(0.5), Operation(1e3, is_codec=True)
+    dense = [SimpleNamespace(operations=[message])]
+    compressed = [SimpleNamespace(operations=[half, codec])]
+    found = paying_rate(costs_on, compressed, dense, timeline, 1e9, (1.0, 1.0))
+    assert found.low == found.likely == found.high
 
 
 def test_top_k_of_many_ranks_pays_at_no_rate_and_a_codec_without_cost_at_any():

@@ -19,11 +19,12 @@ PUBLISHED = {
     "gpt2": (124_439_808, 148),
     "gpt2-xl": (1_557_611_200, 580),
     # half of total_size, bytes in bfloat16, in model.safetensors.index.json of the Hugging Face
-    # repositories meta-llama/Llama-2-7b-hf, Llama-2-70b-hf, Meta-Llama-3-8B, Llama-3.1-405B and
-    # mistralai/Mixtral-8x7B-v0.1
+    # repositories meta-llama/Llama-2-7b-hf, Llama-2-70b-hf, Meta-Llama-3-8B, Meta-Llama-3-70B,
+    # Llama-3.1-405B and mistralai/Mixtral-8x7B-v0.1
     "llama2-7b": (6_738_415_616, 291),
     "llama2-70b": (68_976_648_192, 723),
     "llama3-8b": (8_030_261_248, 291),
+    "llama3-70b": (70_553_706_496, 723),
     "llama3-405b": (405_853_388_800, 1137),
     "mixtral-8x7b": (46_702_792_704, 995),
     # the dense layers of MLPerf training's recommendation benchmark: bottom 13-512-256-128, top

@@ -20,6 +20,9 @@ MODELS: Mapping[str, Callable[[], ModelShape]] = {
     "llama2-7b": lambda: llama("llama2-7b", 32, 4096, 11008, 32000),
     "llama2-70b": lambda: llama("llama2-70b", 80, 8192, 28672, 32000, key_value=1024),
     "llama3-8b": lambda: llama("llama3-8b", 32, 4096, 14336, 128256, key_value=1024, sequence=8192),
+    "llama3-70b": lambda: llama(
+        "llama3-70b", 80, 8192, 28672, 128256, key_value=1024, sequence=8192
+    ),
     "llama3-405b": lambda: llama(
         "llama3-405b", 126, 16384, 53248, 128256, key_value=1024, sequence=8192
     ),

@@ -1,0 +1,179 @@
+"""A picture for a slide: how a collective scales at one size, in one panel."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from hpccoll.analysis.chart_groups import ChartGroup, chart_groups
+from hpccoll.analysis.recommendations import Recommendation
+from hpccoll.analysis.series_points import SeriesPoint, median_seconds
+from hpccoll.common.errors import BadInputError
+from hpccoll.common.text import join_words
+from hpccoll.common.units import format_count, format_size
+from hpccoll.render import chart_base, chart_panels
+from hpccoll.render.answer_charts import answered_group, busbw_chart
+from hpccoll.render.answers import Answers
+from hpccoll.render.chart_base import Chart, write_picture
+from hpccoll.render.chart_layout import AXIS_ROOM, WIDTH, fitted
+from hpccoll.render.figure import Figure
+from hpccoll.store.rows import Results
+
+EFFICIENCY = "Per cent at the end of a curve: bus bandwidth there over that on the fewest {unit}."
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingPicture:
+    """A picture of one collective."""
+
+    paths: tuple[Path, ...]
+    note: str  # what it does not show; empty if nothing
+
+
+def write_scaling_pictures(
+    results: Results, recommendations: Sequence[Recommendation], directory: Path, size: int
+) -> list[ScalingPicture]:
+    """Write a picture of each collective that was measured at a size on several numbers of nodes or ranks.
+
+    Raises:
+        BadInputError: if no collective was, naming the sizes that have one.
+        OSError: if a file cannot be written.
+    """
+    answers = Answers(recommendations)
+    groups = chart_groups(results, recommendations)
+    pictures = []
+    valid: set[int] = set()
+    for collective in dict.fromkeys(group.collective for group in groups):
+        group = _group_of_collective(groups, answers, collective)
+        scaling_sizes = _sizes_of_curves(group)
+        valid |= scaling_sizes
+        if size in scaling_sizes:
+            pictures.append(_write(group, size, directory))
+    if not pictures:
+        expected = "results on more than one number of nodes"
+        if valid:
+            expected = join_words(map(format_size, sorted(valid)), "or")
+        raise BadInputError("--size", format_size(size), expected)
+    return pictures
+
+
+def _group_of_collective(
+    groups: Sequence[ChartGroup], answers: Answers, collective: str
+) -> ChartGroup:
+    """Return the group of the answers of a collective, or without answers its first one."""
+    answered = answered_group(groups, answers, collective)
+    if answered:
+        return answered
+    return next(group for group in groups if group.collective == collective).fitting
+
+
+def _sizes_of_curves(group: ChartGroup) -> set[int]:
+    """Return the sizes that were measured on several numbers of nodes or ranks."""
+    if group.pairs:
+        return set()
+    counts = _counts_by_size(group)
+    sizes = set()
+    for size, at in counts.items():
+        if len(at) > 1:
+            sizes.add(size)
+    return sizes
+
+
+def _counts_by_size(group: ChartGroup) -> dict[int, set[int]]:
+    """Return the numbers of nodes or ranks of each size: those with a bus bandwidth, if the collective has one."""
+    has_busbw = any(point.row.busbw_Bps for point in group.usable)
+    counts: dict[int, set[int]] = defaultdict(set)
+    for point in group.best_placements:
+        if point.row.busbw_Bps or not has_busbw:
+            counts[point.row.requested_bytes].add(group.axis_value(point.row))
+    return counts
+
+
+def _write(group: ChartGroup, size: int, directory: Path) -> ScalingPicture:
+    has_busbw = any(point.row.busbw_Bps for point in group.usable)
+    quantity, draw, legend = _WITH_TIME
+    if has_busbw:
+        quantity, draw, legend = _WITH_BUSBW
+    where = ""
+    stem = f"{group.collective}-scaling"
+    if group.has_size:
+        where = f" at {format_size(size)}"
+        stem += f"-{format_size(size).replace(' ', '')}"
+    heading = f"{quantity} against {group.unit}{where}"
+    figure = Figure("scaling", heading, partial(draw, size=size), caption="")
+    specification = figure.specification(_drawn_part(group, size, has_busbw=has_busbw)) or {}
+    note = _note(group, size, has_busbw=has_busbw)
+    title = specification["title"]
+    if isinstance(title, dict):
+        for line in (legend.format(unit=group.unit), note):
+            title["subtitle"] = [*title["subtitle"], *chart_base.wrapped(line)]
+    paths = directory / f"{stem}.png", directory / f"{stem}.svg"
+    directory.mkdir(parents=True, exist_ok=True)
+    write_picture(fitted(specification, WIDTH + AXIS_ROOM), *paths)
+    return ScalingPicture(paths, note)
+
+
+def _drawn_part(group: ChartGroup, size: int, *, has_busbw: bool) -> ChartGroup:
+    """Return the part of a group that is drawn: the axis has no other numbers of nodes or ranks."""
+
+    def at_size(points: Iterable[SeriesPoint]) -> tuple[SeriesPoint, ...]:
+        return tuple(
+            point
+            for point in points
+            if point.row.requested_bytes == size and (point.row.busbw_Bps or not has_busbw)
+        )
+
+    return replace(
+        group,
+        points=at_size(group.points),
+        predictions=at_size(group.predictions),
+        imports=(),
+        whole=group.whole or group,
+    )
+
+
+def _time_chart(group: ChartGroup, size: int) -> Chart:
+    data = []
+    for point in group.best_placements:
+        if point.row.requested_bytes == size:
+            seconds = median_seconds(point)
+            data.append(chart_panels.chart_record(group, point, seconds, point.row.interval))
+    return chart_panels.group_curves(
+        group,
+        data,
+        chart_panels.counts_of(group),
+        chart_base.time_axis,
+        titles=(),
+        columns=1,
+    )
+
+
+_WITH_TIME = "time", _time_chart, ""
+_WITH_BUSBW = "bus bandwidth", busbw_chart, EFFICIENCY
+"""What is drawn of collectives without bus bandwidth and of those with it, how, and what the picture says of it."""
+
+
+def _note(group: ChartGroup, size: int, *, has_busbw: bool) -> str:
+    """Return which numbers of nodes or ranks the picture lacks, and why."""
+    drawn = _counts_by_size(group)[size]
+    at_size = {
+        group.axis_value(point.row)
+        for point in group.usable
+        if point.row.requested_bytes == size and not point.row.floor
+    }
+    measured = {group.axis_value(point.row) for point in group.usable if not point.row.floor}
+    sentences = []
+    if has_busbw and at_size - drawn:
+        counts = _counted(group, at_size - drawn)
+        sentences.append(f"Not drawn: {counts}, where there is no bus bandwidth.")
+    if measured - at_size:
+        counts = _counted(group, measured - at_size)
+        sentences.append(f"Not measured at {format_size(size)}: {counts}.")
+    return " ".join(sentences)
+
+
+def _counted(group: ChartGroup, counts: Iterable[int]) -> str:
+    """Return numbers of nodes or ranks in words: ``1 and 2 nodes``."""
+    *first, last = sorted(counts)
+    return join_words([*first, format_count(last, group.unit.removesuffix("s"))])

@@ -1,0 +1,65 @@
+"""A picture for a slide: one panel at one size, what it leaves out, and the sizes that have one."""
+
+import pytest
+from row_examples import make_row
+
+from hpccoll.analysis.recommendations import recommend
+from hpccoll.common.errors import BadInputError
+from hpccoll.render.scaling_picture import write_scaling_pictures
+from hpccoll.store.rows import Results
+
+MIB = 1 << 20
+
+
+def results_on(nodes, sizes=(MIB, 64 * MIB), **changes):
+    """Return rows of two algorithms on numbers of nodes with a rank each."""
+    rows = []
+    for count in nodes:
+        for nbytes in sizes:
+            busbw = None if count == 1 else 5e9 / (1 + 0.03 * count)
+            place = {"nodes": count, "ranks_per_node": 1, "oversubscribed": False}
+            about = {**place, "busbw_Bps": busbw, **changes}
+            rows += [
+                make_row("ring", count, nbytes, seconds=1e-4 * count, **about),
+                make_row("native", count, nbytes, seconds=1.4e-4 * count, **about),
+            ]
+    return Results(rows=tuple(rows), runs=(), planned=len(rows))
+
+
+def written(results, directory, size):
+    return write_scaling_pictures(results, recommend(results), directory, size)
+
+
+def test_a_picture_is_written_as_png_and_svg_and_says_its_size(tmp_path):
+    (picture,) = written(results_on((2, 4, 8, 16)), tmp_path, 64 * MIB)
+    assert [path.name for path in picture.paths] == [
+        "all_reduce-scaling-64MiB.png",
+        "all_reduce-scaling-64MiB.svg",
+    ]
+    png, svg = (path.read_bytes() for path in picture.paths)
+    assert png.startswith(b"\x89PNG")
+    assert b"bus bandwidth against nodes at 64 MiB" in svg
+    assert picture.note == ""
+
+
+def test_numbers_of_nodes_without_bus_bandwidth_or_without_the_size_are_said(tmp_path):
+    some = results_on((1, 2, 4))
+    others = results_on((8,), sizes=(MIB,))
+    rows = Results(rows=some.rows + others.rows, runs=(), planned=0)
+    (picture,) = written(rows, tmp_path, 64 * MIB)
+    assert "1 node" in picture.note
+    assert "8 nodes" in picture.note
+    assert "Not drawn: 1 node" in picture.paths[1].read_text()
+
+
+def test_a_collective_without_bus_bandwidth_is_drawn_by_its_time(tmp_path):
+    barrier = results_on((2, 4), sizes=(1,), collective="barrier", busbw_Bps=None)
+    (picture,) = written(barrier, tmp_path, 1)
+    assert "time against nodes" in picture.paths[1].read_text()
+
+
+def test_a_size_without_a_picture_is_refused_with_those_that_have_one(tmp_path):
+    with pytest.raises(BadInputError, match="1 MiB or 64 MiB"):
+        written(results_on((2, 4)), tmp_path, 8)
+    with pytest.raises(BadInputError, match="more than one number of nodes"):
+        written(results_on((2,)), tmp_path, MIB)
