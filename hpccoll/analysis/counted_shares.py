@@ -69,7 +69,7 @@ def counted_shares(job: CountedJob) -> CountedShares:
     MPI_Finalize.
     """
     ran_s = _of_ranks(job, "ran_s")
-    total_s = max(ran_s.sum(), SHORTEST_S)
+    total_s = max(float(ran_s.sum()), SHORTEST_S)
     waiting_s = job.calls["waiting_s"]
     spent_s = job.calls["seconds"] + waiting_s
     rank_shares = _by_rank(job, spent_s) / np.maximum(ran_s, SHORTEST_S)

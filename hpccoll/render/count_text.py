@@ -1,6 +1,7 @@
 """A counted job as text, as JSON and as a page."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,17 @@ from hpccoll.analysis.counted_shares import (
     size_text,
 )
 from hpccoll.common.records import to_builtins
-from hpccoll.common.text import Columns, filled_columns, finding_line, table_lines, table_of
+from hpccoll.common.text import (
+    Columns,
+    Finding,
+    filled_columns,
+    finding_line,
+    table_lines,
+    table_of,
+)
 from hpccoll.common.units import format_count, format_per_cent, format_seconds
 from hpccoll.render.page_frame import render, write_page_or_picture
-from hpccoll.store.counted_job import CountedGroup, CountedJob, CountedLaunch
+from hpccoll.store.counted_job import CountedGroup, CountedJob, CountedLaunch, CountedRank
 
 MOST_LINES = 15
 """The most kinds of calls in the terminal; the page and JSON have all."""
@@ -84,20 +92,48 @@ def last_line(shares: CountedShares, *files: Path) -> str:
     return f"count: {share}{largest}; {', '.join(map(str, files))}"
 
 
-def count_record(shares: CountedShares) -> Mapping[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountJson:
+    """A counted job as JSON has it."""
+
+    command: str
+    exit_code: int
+    began: str
+    wall_s: float
+    barrier: bool
+    run_s: float
+    share: float
+    waiting_share: float
+    overhead: float
+    launches: Sequence[CountedLaunch]
+    ranks: Sequence[CountedRank]
+    groups: Sequence[CountedGroup]
+    missing: Sequence[int]
+    calls: Sequence[KindShare]
+    findings: Sequence[Finding]
+
+
+def count_record(shares: CountedShares) -> Any:
     """Return a counted job as JSON has it; times are seconds, sizes bytes."""
     job = shares.job
-    record: dict[str, Any] = {}
-    for name in ("command", "exit_code", "began", "wall_s", "barrier"):
-        record[name] = getattr(job, name)
-    for name in ("run_s", "share", "waiting_share", "overhead"):
-        record[name] = getattr(shares, name)
-    for name in ("launches", "ranks", "groups"):
-        record[name] = to_builtins(list(getattr(job, name)))
-    record["missing"] = [rank for _, rank in job.missing]
-    record["calls"] = to_builtins(list(shares.kinds))
-    record["findings"] = to_builtins(shares.findings)
-    return record
+    record = CountJson(
+        command=job.command,
+        exit_code=job.exit_code,
+        began=job.began,
+        wall_s=job.wall_s,
+        barrier=job.barrier,
+        run_s=shares.run_s,
+        share=shares.share,
+        waiting_share=shares.waiting_share,
+        overhead=shares.overhead,
+        launches=job.launches,
+        ranks=job.ranks,
+        groups=job.groups,
+        missing=[rank for _, rank in job.missing],
+        calls=shares.kinds,
+        findings=shares.findings,
+    )
+    return to_builtins(record)
 
 
 def write_count_page(shares: CountedShares, path: Path) -> None:

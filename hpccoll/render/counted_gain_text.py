@@ -1,12 +1,13 @@
 """What a counted program would gain, as text and as JSON."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from hpccoll.analysis.counted_gain import CallGain, ProgramGain
 from hpccoll.analysis.counted_shares import call_text
 from hpccoll.common.records import to_builtins
-from hpccoll.common.text import Columns, finding_line, table_lines, table_of
+from hpccoll.common.text import Columns, Finding, finding_line, table_lines, table_of
 from hpccoll.common.units import format_count, format_factor, format_interval, format_seconds
 
 COLUMNS: Columns[CallGain] = (
@@ -33,9 +34,28 @@ def gain_lines(gain: ProgramGain) -> Iterator[str]:
         yield f"  of a run of {format_seconds(gain.shares.run_s)} on {runs}; times are medians"
 
 
-def gain_record(gain: ProgramGain) -> Mapping[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramGainJson:
+    """What a program would gain as JSON has it."""
+
+    run_s: float
+    worth_it: bool
+    gain_s: float
+    interval_s: tuple[float, float]
+    at_most: float
+    gains: Sequence[CallGain]
+    findings: Sequence[Finding]
+
+
+def gain_record(gain: ProgramGain) -> Any:
     """Return what a program would gain as JSON has it; times are seconds."""
-    record = {"run_s": gain.shares.run_s, "worth_it": gain.is_worth_it}
-    for name in ("gain_s", "interval_s", "at_most", "gains", "findings"):
-        record[name] = to_builtins(getattr(gain, name))
-    return record
+    record = ProgramGainJson(
+        run_s=gain.shares.run_s,
+        worth_it=gain.is_worth_it,
+        gain_s=gain.gain_s,
+        interval_s=gain.interval_s,
+        at_most=gain.at_most,
+        gains=gain.gains,
+        findings=gain.findings,
+    )
+    return to_builtins(record)

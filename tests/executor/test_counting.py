@@ -141,6 +141,12 @@ def counted_by_itself(output):
     return +totals
 
 
+def without_chance(stderr):
+    """Leave out what differs from run to run: a launcher's process, the rank that ended first, warnings of libevent."""
+    lines = [line for line in stderr.splitlines() if not line.startswith("[warn] ")]
+    return [re.sub(r"\d+", "N", line) for line in lines]
+
+
 def check_alike(launch, lines, directory):
     """Run a program without the library and with it, and compare results, output, exit code and counts."""
     alone = launch(lines)
@@ -148,8 +154,7 @@ def check_alike(launch, lines, directory):
     with_library = launch(lines, directory)
     assert sorted(with_library.stdout.splitlines()) == sorted(alone.stdout.splitlines())
     assert with_library.returncode == alone.returncode
-    # A launcher names its process, and the rank that it saw end first.
-    assert re.sub(r"\d+", "N", with_library.stderr) == re.sub(r"\d+", "N", alone.stderr)
+    assert without_chance(with_library.stderr) == without_chance(alone.stderr)
     assert len(list(directory.glob("*.count"))) == RANKS
     assert counted(directory) == counted_by_itself(alone.stdout)
 
