@@ -1,9 +1,11 @@
 """What a counted program would gain at most by other algorithms of its MPI library, from measurements of its calls."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hpccoll.analysis.counted_shares import CountedShares, KindShare, call_text
+from hpccoll.analysis.setting import recorded_mpi_version
 from hpccoll.common.text import Finding, info, warning
 from hpccoll.common.units import format_per_cent, format_seconds
 from hpccoll.evidence.verdict import UNKNOWN
@@ -49,6 +51,7 @@ class ProgramGain:
     shares: CountedShares
     gains: Sequence[CallGain]  # the largest first
     measurable: float  # share of the run: of calls that could be measured
+    measured_with: Sequence[str] = ()  # versions of MPI libraries, as runs record them
 
     @property
     def gain_s(self) -> float:
@@ -94,8 +97,12 @@ def measurable_kinds(shares: CountedShares) -> list[KindShare]:
 
 
 def gain_without_measuring(shares: CountedShares) -> ProgramGain:
-    """Return the bound that holds whatever another algorithm does: all time in the calls."""
-    share = sum(kind.share for kind in measurable_kinds(shares))
+    """Return the bound that holds whatever another algorithm does: all time in the calls, without known waiting."""
+    share = 0.0
+    for kind in measurable_kinds(shares):
+        spent_s = kind.seconds + kind.waiting_s
+        if spent_s > 0:
+            share += kind.share * kind.seconds / spent_s
     return ProgramGain(shares, (), share)
 
 
@@ -114,7 +121,8 @@ def program_gain(shares: CountedShares, results: Results) -> ProgramGain:
             gains.append(gain)
     gains.sort(key=lambda gain: -gain.gain_s)
     bound = gain_without_measuring(shares)
-    return ProgramGain(shares, gains, bound.measurable)
+    versions = dict.fromkeys(recorded_mpi_version(run.provenance) for run in results.runs)
+    return ProgramGain(shares, gains, bound.measurable, tuple(versions))
 
 
 def measured_bytes(share: KindShare) -> int:
@@ -139,10 +147,10 @@ def _is_of(row: Row, share: KindShare) -> bool:
 
 
 def _call_gain(share: KindShare, rows: Sequence[Row], ranks: int) -> CallGain | None:
-    """Return what the best of rows saves in the calls of a kind; None without the default, or intervals."""
+    """Return what the best of rows saves in the calls of a kind; None without the default and another algorithm."""
     timed = _timed_alike(rows, share)
     defaults = [row for row in timed if row.variant in (None, DEFAULT)]
-    if not defaults:
+    if not defaults or len(defaults) == len(timed):
         return None
     default = min(defaults, key=_median_s)
     best = min(timed, key=_median_s)
@@ -192,12 +200,25 @@ def _findings(gain: ProgramGain) -> Iterator[Finding]:
         saved = f"{format_seconds(gain.gain_s)} of {format_seconds(run_s)}"
         text = f"other algorithms would save at most {saved}: {format_per_cent(share)} ({ends})"
         yield info("gain", text, gain_s=gain.gain_s, interval_s=[low, high], share=share)
+    else:
+        library = gain.shares.job.launches[0].library
+        yield warning(
+            "nothing measured",
+            "no algorithm was measured beside the default",
+            remedy=f"do: measure where mpi4py finds the program's library, {library}",
+        )
     if gain.gains:
         yield from _coverage_findings(gain)
 
 
 def _coverage_findings(gain: ProgramGain) -> Iterator[Finding]:
-    """Yield which calls the bound leaves out, and what is best in the one that gains most."""
+    """Yield what the bound rests on and leaves out, and what is best in the call that gains most."""
+    library = gain.shares.job.launches[0].library
+    number = re.search(r"\d+(\.\d+)+", library)
+    for version in gain.measured_with:
+        if version and number and number[0] not in version:
+            text = f"measured with {version}, while the program ran on {library}"
+            yield warning("other library", text, measured_with=version, library=library)
     measured = sum(call.share.share for call in gain.gains)
     left_out = gain.shares.share - measured
     if left_out >= WORTH:

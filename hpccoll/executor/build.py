@@ -39,8 +39,12 @@ UNSUITABLE_FLAGS = ("-Ofast", "-ffast-math", "-funsafe-math", "-ffinite-math", "
 NumPy's, or the library would not run on nodes with an older processor than that of the node that
 builds it."""
 
-SYSTEM_LIBRARIES = {FOLDER: ("-lm",), COUNTING_FOLDER: ("-ldl", "-lpthread")}
-"""What the libraries need of the C library, by the folders of their sources; a newer glibc has all in one."""
+SYSTEM_LIBRARIES = {FOLDER: ("-lm",), COUNTING_FOLDER: ("-ldl", "-lpthread", "-Wl,-z,lazy")}
+"""What libraries are linked with, by the folders of their sources.
+
+A newer glibc has all in one library. Lazy, because LD_PRELOAD brings the counting library into
+processes that lack what it never calls there.
+"""
 
 REBUILD = "python -m hpccoll.executor.build"
 """The command that builds the library in place."""

@@ -18,12 +18,27 @@ from hpccoll.common.text import (
     Finding,
     filled_columns,
     finding_line,
+    first_few,
     table_lines,
     table_of,
 )
-from hpccoll.common.units import format_count, format_per_cent, format_seconds
+from hpccoll.common.units import (
+    format_count,
+    format_cpu_list,
+    format_per_cent,
+    format_seconds,
+)
 from hpccoll.render.page_frame import render, write_page_or_picture
-from hpccoll.store.counted_job import CountedGroup, CountedJob, CountedLaunch, CountedRank
+from hpccoll.store.counted_job import (
+    CountedGroup,
+    CountedJob,
+    CountedLaunch,
+    CountedRank,
+    ranks_of_runs,
+)
+
+MOST_RUNS = 8
+"""The most runs of ranks that a line has of a communicator."""
 
 MOST_LINES = 15
 """The most kinds of calls in the terminal; the page and JSON have all."""
@@ -35,6 +50,14 @@ def _waiting(share: KindShare) -> str:
 
 def _variant(share: KindShare) -> str:
     return "" if share.kind.variant == "blocking" else share.kind.variant
+
+
+def _members_text(group: CountedGroup) -> str:
+    """Return the ranks of a communicator, in ascending order."""
+    ranks = ranks_of_runs(group.members)
+    if ranks is None:
+        return "unknown"
+    return "; ".join(first_few(format_cpu_list(ranks).split(","), MOST_RUNS, "run"))
 
 
 CALLS: Columns[KindShare] = (
@@ -56,7 +79,7 @@ CALLS: Columns[KindShare] = (
 GROUPS: Columns[CountedGroup] = (
     ("created by", lambda group: group.created_by),
     ("ranks", communicator_text),
-    ("ranks of MPI_COMM_WORLD", lambda group: group.members.partition("?")[0][:80]),
+    ("ranks of MPI_COMM_WORLD", _members_text),
     ("how many", lambda group: f"{group.communicators:,}"),
 )
 
@@ -147,7 +170,9 @@ def write_count_page(shares: CountedShares, path: Path) -> None:
 
 def _context(shares: CountedShares) -> dict[str, object]:
     job = shares.job
-    lines = [_sentence(finding.with_remedy) for finding in shares.findings]
+    lines = []
+    for finding in shares.findings[1:]:  # the first one is the summary
+        lines.append(_sentence("; ".join(filter(None, (finding.text, finding.remedy)))))
     context: dict[str, object] = {"title": "Counted collectives", "vega": ""}
     context["summary"] = shares.findings[0].text
     context["lines"] = lines

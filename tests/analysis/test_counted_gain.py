@@ -20,8 +20,9 @@ def measured(seconds, algorithm=None, **changes):
     return make_row("native", **(call | fields | changes))
 
 
-def gain_of(shares, *rows):
-    return program_gain(shares, SimpleNamespace(rows=rows))
+def gain_of(shares, *rows, version="MPICH 5.0.2"):
+    run = SimpleNamespace(provenance={"mpi": {"version": version}})
+    return program_gain(shares, SimpleNamespace(rows=rows, runs=[run]))
 
 
 @pytest.fixture
@@ -64,8 +65,28 @@ def test_the_default_may_be_the_best(shares):
     ],
 )
 def test_rows_of_other_calls_or_of_algorithms_that_did_not_run_do_not_count(shares, changes):
-    gain = gain_of(shares, measured(2e-3), measured(1e-3, "ring", **changes))
-    assert gain.gain_s == 0
+    slower = measured(3e-3, "tree")
+    gain = gain_of(shares, measured(2e-3), slower, measured(1e-3, "ring", **changes))
+    assert (len(gain.gains), gain.gain_s) == (1, 0)
+
+
+def test_the_default_alone_says_nothing_and_the_library_of_the_program_is_asked_for(shares):
+    gain = gain_of(shares, measured(2e-3))
+    assert (gain.gains, [finding.kind for finding in gain.findings]) == ([], ["nothing measured"])
+
+
+def test_a_library_of_another_version_is_said(shares):
+    rows = measured(2e-3), measured(1e-3, "ring")
+    kinds = {finding.kind for finding in gain_of(shares, *rows, version="MPICH 4.3").findings}
+    assert "other library" in kinds
+    assert "other library" not in {finding.kind for finding in gain_of(shares, *rows).findings}
+
+
+def test_known_waiting_cannot_be_gained(tmp_path):
+    calls = ["Allreduce\tblocking\t0\tMPI_INT\tMPI_SUM\t0\t9\t36\t30000000\t2000000000\t4\t4"]
+    shares = counted_shares(join_ranks(write_ranks(tmp_path, barrier=1, calls=calls)))
+    bound = gain_without_measuring(shares)
+    assert (bound.at_most, bound.is_worth_it) == (pytest.approx(0.003), False)
 
 
 def test_without_the_default_nothing_is_said_but_the_bound(shares):
