@@ -9,6 +9,7 @@ from hpccoll.analysis.setting import recorded_mpi_version
 from hpccoll.common.text import Finding, info, warning
 from hpccoll.common.units import format_per_cent, format_seconds
 from hpccoll.evidence.verdict import UNKNOWN
+from hpccoll.schedule import collective
 from hpccoll.store.rows import Results, Row
 
 COLLECTIVES = {
@@ -24,6 +25,22 @@ COLLECTIVES = {
     "Reduce_scatter_block": "reduce_scatter",
 }
 """The collectives that can be measured, by MPI's names."""
+
+DTYPES = {
+    "MPI_FLOAT": "float32",
+    "MPI_REAL": "float32",
+    "MPI_DOUBLE": "float64",
+    "MPI_DOUBLE_PRECISION": "float64",
+    "MPI_INT": "int32",
+    "MPI_INTEGER": "int32",
+    "MPI_LONG": "int64",
+    "MPI_LONG_LONG_INT": "int64",
+}
+"""Our names of element types; others are measured as OTHER_DTYPE."""
+
+OTHER_DTYPE = "float32"
+
+ITEM_BYTES = {"float32": 4, "float64": 8, "int32": 4, "int64": 8}
 
 WORTH = 0.01
 """The share of a run below which another algorithm is not worth a table."""
@@ -125,16 +142,26 @@ def program_gain(shares: CountedShares, results: Results) -> ProgramGain:
     return ProgramGain(shares, gains, bound.measurable, tuple(versions))
 
 
+def measured_dtype(share: KindShare) -> str:
+    """Return the element type with which calls of a kind are measured; what moves data has no type of its own."""
+    if not collective(COLLECTIVES[share.kind.collective]).reduces:
+        return OTHER_DTYPE
+    return DTYPES.get(share.kind.dtype, OTHER_DTYPE)
+
+
 def measured_bytes(share: KindShare) -> int:
-    """Return the size with which calls of a kind are measured: their mean."""
-    return round(share.mean_bytes)
+    """Return the size with which calls of a kind are measured: their mean, but an element at least, or one a block."""
+    least = ITEM_BYTES[measured_dtype(share)]
+    if collective(COLLECTIVES[share.kind.collective]).units == "per_rank":
+        least *= share.group.size
+    return max(round(share.mean_bytes), least)
 
 
 def _is_of(row: Row, share: KindShare) -> bool:
     """Return whether a row measured calls of a kind: the default of the library, or an algorithm that ran as forced."""
     if row.collective != COLLECTIVES[share.kind.collective] or row.status != "ok":
         return False
-    if row.ranks != share.group.size:
+    if row.ranks != share.group.size or row.dtype != measured_dtype(share):
         return False
     if share.group.nodes and row.nodes != share.group.nodes:
         return False

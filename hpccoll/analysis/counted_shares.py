@@ -94,7 +94,8 @@ def _of_ranks(job: CountedJob, fact: str) -> NDArray[np.float64]:
 
 def _by_rank(job: CountedJob, amounts: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the sums over the calls of each rank."""
-    return np.bincount(job.calls["rank"], amounts, len(job.ranks))
+    sums = np.bincount(job.calls["rank"], amounts, len(job.ranks))
+    return sums.astype(np.float64)
 
 
 def _run_s(job: CountedJob, ran_s: NDArray[np.float64]) -> float:

@@ -35,7 +35,8 @@ def tune_for(
     for file in files:
         print(f"measuring {file}", file=sys.stderr)
         _sweep(file, directory / file.stem, profile, site)
-    results = read_results([directory / file.stem for file in files])
+    measured = [directory / file.stem for file in files]
+    results = read_results([path for path in measured if path.exists()])
     gain = program_gain(shares, results)
     _show(gain, as_json=as_json)
     if not gain.is_worth_it or not gain.gains:

@@ -120,11 +120,13 @@ def _check_numbers(job: CountedJob) -> None:
     _check_below(job.kinds, job.calls["kind"].tolist())
     _check_below(job.ranks, job.calls["rank"].tolist())
     groups = []
-    launches = []
     for kind in job.kinds:
         groups.append(kind.group)
-    for listed in (*job.ranks, *job.groups):
-        launches.append(listed.launch)
+    launches = []
+    for rank in job.ranks:
+        launches.append(rank.launch)
+    for group in job.groups:
+        launches.append(group.launch)
     _check_below(job.groups, groups)
     _check_below(job.launches, launches)
 

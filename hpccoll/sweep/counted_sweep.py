@@ -7,7 +7,12 @@ from typing import Any
 
 import yaml
 
-from hpccoll.analysis.counted_gain import COLLECTIVES, measurable_kinds, measured_bytes
+from hpccoll.analysis.counted_gain import (
+    COLLECTIVES,
+    measurable_kinds,
+    measured_bytes,
+    measured_dtype,
+)
 from hpccoll.analysis.counted_shares import CountedShares, KindShare
 from hpccoll.common.errors import UnusableError
 from hpccoll.schedule import collective
@@ -15,20 +20,6 @@ from hpccoll.store.counted_job import CountedJob
 
 LEAST_SHARE = 0.002
 """Calls of a kind that takes less of the run are not measured."""
-
-DTYPES = {
-    "MPI_FLOAT": "float32",
-    "MPI_REAL": "float32",
-    "MPI_DOUBLE": "float64",
-    "MPI_DOUBLE_PRECISION": "float64",
-    "MPI_INT": "int32",
-    "MPI_INTEGER": "int32",
-    "MPI_LONG": "int64",
-    "MPI_LONG_LONG_INT": "int64",
-}
-"""Our names of element types; others are measured as the type of OTHER_DTYPE."""
-
-OTHER_DTYPE = "float32"
 
 OPS = {"MPI_SUM": "sum", "MPI_PROD": "prod", "MPI_MIN": "min", "MPI_MAX": "max"}
 
@@ -67,17 +58,18 @@ def library_of(job: CountedJob) -> str:
 
 
 def counted_sweeps(shares: CountedShares) -> list[CountedSweep]:
-    """Return the sweeps of the calls of a program that take longest, a collective and a shape each.
+    """Return the sweeps of the calls of a program that take longest: a collective, a shape and an element type each.
 
     Raises:
         UnusableError: if its library is neither MPICH nor Open MPI.
     """
     library = library_of(shares.job)
-    by_shape: dict[tuple[str, int, int], list[KindShare]] = {}
+    by_shape: dict[tuple[str, int, int, str], list[KindShare]] = {}
     for share in measurable_kinds(shares):
         if share.share >= LEAST_SHARE:
             group = share.group
-            shape = COLLECTIVES[share.kind.collective], group.size, group.nodes
+            name = COLLECTIVES[share.kind.collective]
+            shape = name, group.size, group.nodes, measured_dtype(share)
             by_shape.setdefault(shape, []).append(share)
     sweeps = []
     for shape, kinds in by_shape.items():
@@ -86,25 +78,25 @@ def counted_sweeps(shares: CountedShares) -> list[CountedSweep]:
 
 
 def _sweep(
-    library: str, name: str, ranks: int, nodes: int, kinds: Sequence[KindShare]
+    library: str, name: str, ranks: int, nodes: int, dtype: str, kinds: Sequence[KindShare]
 ) -> CountedSweep:
     content: dict[str, Any] = {"collectives": [name], "algorithms": ["native"]}
     sizes = set()
     placements = set()
     for share in kinds:
-        sizes.add(max(measured_bytes(share), 1))
+        sizes.add(measured_bytes(share))
         placements.add(share.kind.in_place)
     content["bytes"] = sorted(sizes)
     content["in_place"] = sorted(placements)
     content |= _shape(ranks, nodes)
     longest = kinds[0].kind
     if collective(name).reduces:
-        content["dtypes"] = [DTYPES.get(longest.dtype, OTHER_DTYPE)]
+        content["dtypes"] = [dtype]
         content["ops"] = [OPS.get(longest.operation, "sum")]
     content["variants"] = {"default": {}, f"{library}-*": None}
     content["effort"] = EFFORT
     content["seed"] = 1
-    return CountedSweep(f"{name}-{ranks}x{max(nodes, 1)}", content)
+    return CountedSweep(f"{name}-{ranks}x{max(nodes, 1)}-{dtype}", content)
 
 
 def _shape(ranks: int, nodes: int) -> dict[str, Any]:

@@ -15,7 +15,13 @@ def measured(seconds, algorithm=None, **changes):
     """A row of the default, or of an algorithm of MPICH, at 8 bytes on 4 ranks of 2 nodes."""
     variant = f"mpich-{algorithm}" if algorithm else "default"
     executed = algorithm or "unknown"
-    fields = {"variant": variant, "requested": algorithm, "executed": executed, "nodes": 2}
+    fields = {
+        "dtype": "float64",
+        "variant": variant,
+        "requested": algorithm,
+        "executed": executed,
+        "nodes": 2,
+    }
     call = {"ranks": 4, "nbytes": 8, "seconds": seconds, "half_interval": 0.01}
     return make_row("native", **(call | fields | changes))
 
@@ -61,6 +67,7 @@ def test_the_default_may_be_the_best(shares):
         {"nodes": 1},
         {"ranks": 8},
         {"requested_bytes": 16},
+        {"dtype": "float32"},
         {"ci_low_s": None},
     ],
 )

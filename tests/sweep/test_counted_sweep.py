@@ -15,15 +15,22 @@ def test_sizes_types_and_shapes_are_those_of_the_calls_that_take_time(tmp_path):
         "Allreduce\tblocking\t0\tMPI_DOUBLE\tMPI_MAX\t1\t10\t8000\t500000000\t0\t800\t800",
         "Allreduce\tblocking\t0\tMPI_DOUBLE\tMPI_SUM\t1\t10\t80\t300000000\t0\t8\t8",
         "Bcast\tblocking\t0\tMPI_CHAR\tnone\t0\t10\t8000\t400000000\t0\t800\t800",
+        "Allreduce\tblocking\t0\tMPI_INT\tMPI_SUM\t0\t10\t40\t300000000\t0\t4\t4",
+        "Bcast\tblocking\t0\tMPI_CHAR\tnone\t0\t10\t10\t100000000\t0\t1\t1",
         "Bcast\tnonblocking\t0\tMPI_CHAR\tnone\t0\t10\t8000\t400000000\t0\t800\t800",
         "Gather\tblocking\t0\tMPI_CHAR\tnone\t0\t10\t8000\t1000\t0\t800\t800",
     ]
     sweeps = counted_sweeps(counted_shares(join_ranks(write_ranks(tmp_path / "r", calls=calls))))
-    assert [sweep.name for sweep in sweeps] == ["all_reduce-4x2", "broadcast-4x2"]
-    reduction, broadcast = map(load_sweep, write_sweeps(sweeps, tmp_path / "sweeps"))
+    assert [sweep.name for sweep in sweeps] == [
+        "all_reduce-4x2-float64",
+        "broadcast-4x2-float32",
+        "all_reduce-4x2-int32",
+    ]
+    reduction, broadcast, integers = map(load_sweep, write_sweeps(sweeps, tmp_path / "sweeps"))
     assert (reduction.sizes(), reduction.dtypes, reduction.ops) == ([8, 800], ["float64"], ["max"])
     assert reduction.in_place == [True]
-    assert (broadcast.nodes, broadcast.ranks_of_nodes, broadcast.sizes()) == ([2], [2], [800])
+    assert (broadcast.nodes, broadcast.ranks_of_nodes, broadcast.sizes()) == ([2], [2], [4, 800])
+    assert (integers.sizes(), integers.dtypes) == ([4], ["int32"])  # of a byte, too: an element
     assert {"default", "mpich-binomial"} <= set(broadcast.variants)
     assert not [name for name in broadcast.variants if name.startswith("openmpi")]
 
