@@ -60,6 +60,8 @@ SLOW_FILES = frozenset(
         "sweep/test_evidence_probe.py",
         "sweep/test_pair_launches.py",
         "transports/nccl/test_nccl_on_host.py",
+        "transports/peer/test_peer_kernel.py",
+        "transports/peer/test_peer_transport.py",
     )
 )
 """The files below tests/ that take longest, of those that an everyday change seldom concerns."""

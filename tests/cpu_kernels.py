@@ -1,6 +1,7 @@
 """The kernels of GPUs compiled for the host, where their threads run one after another: check, fold and pause."""
 
 import ctypes
+import os
 import subprocess
 from itertools import product
 
@@ -11,17 +12,21 @@ from hpccoll.schedule import REDUCTIONS
 from hpccoll.transports.nccl.fold import KERNEL_OPS, KERNEL_TYPES, kernel_macros
 from hpccoll.transports.nccl.fold import SOURCE as FOLD
 from hpccoll.transports.nccl.pause import SOURCE as PAUSE
+from hpccoll.transports.peer.program_tables import kernel_source
 from hpccoll.transports.transport_interface import address
 
 
 def compiled(directory, name, text, *flags):
     """Return the path of the library of a C++ program, compiled unless ``directory`` has it."""
-    library, program = directory / f"{name}.so", directory / f"{name}.cpp"
-    if not library.exists():
-        program.write_text(text)
-        subprocess.run(
-            ["g++", *flags, "-shared", "-fPIC", str(program), "-o", str(library)], check=True
-        )
+    library = directory / f"{name}.so"
+    if library.exists():
+        return library
+    own = directory / f"{name}-{os.getpid()}"  # several ranks may compile it at once
+    program, made = own.with_suffix(".cpp"), own.with_suffix(".so")
+    program.write_text(text)
+    subprocess.run(["g++", *flags, "-shared", "-fPIC", str(program), "-o", str(made)], check=True)
+    program.replace(directory / f"{name}.cpp")
+    made.replace(library)
     return library
 
 
@@ -180,6 +185,132 @@ def queued_folds(directory):
         return run
 
     return function
+
+
+PEER_SHIM = (
+    FOLD_SHIM.replace(
+        "static struct { unsigned x; } blockIdx",
+        "static thread_local struct { unsigned x; } blockIdx",
+    )
+    + """
+#include <sched.h>
+#include <thread>
+#include <vector>
+static void __syncthreads() {}
+static bool __syncthreads_or(bool any) { return any; }
+"""
+)
+"""A block is one thread of the host, so that the threads of a block never wait for each other."""
+
+PEER_ASSEMBLY = {
+    'asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(flag) : "memory");': (
+        "point(); value = __atomic_load_n(flag, __ATOMIC_ACQUIRE);"
+    ),
+    'asm volatile("st.release.sys.global.u64 [%0], %1;" : : "l"(flag), "l"(value) : "memory");': (
+        "point(); __atomic_store_n(flag, value, __ATOMIC_RELEASE);"
+    ),
+    'asm volatile("ld.relaxed.sys.global.s32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");': (
+        "value = __atomic_load_n(word, __ATOMIC_RELAXED);"
+    ),
+    'asm volatile("st.relaxed.sys.global.u64 [%0], %1;" : : "l"(word), "l"(value) : "memory");': (
+        "__atomic_store_n(word, value, __ATOMIC_RELAXED);"
+    ),
+    "__shared__ long long": "static thread_local long long",
+}
+"""The accesses of the peer kernel to flags, and those of C with the same order of memory."""
+
+PEER_FLAGS = "-O1", "-w", "-fwrapv", "-ffp-contract=off", "-pthread"
+
+PEER_LAUNCH = """
+static void run_blocks(int blocks, const long long* programs, const long long* instructions, const long long* inputs,
+                       Count* epochs, const int* abort, Count* waits) {
+    std::vector<std::thread> running;
+    for (int block = 0; block < blocks; ++block)
+        running.emplace_back([=] {
+            blockIdx.x = block;
+            begin_thread();
+            peer(programs, instructions, inputs, epochs, abort, waits);
+            end_thread();
+        });
+    for (auto& thread : running) thread.join();
+}
+
+extern "C" void launch_peer(int blocks, const long long* programs, const long long* instructions,
+                            const long long* inputs, Count* epochs, const int* abort, Count* waits) {
+    run_blocks(blocks, programs, instructions, inputs, epochs, abort, waits);
+}
+
+// A rank of a cluster in one process: its tables, its buffers, their contents before each operation, and the results.
+struct Rank {
+    const long long *programs, *instructions, *inputs;
+    Count *epochs, *waits;
+    STORED *src, *dst;
+    const STORED *contribution, *before;
+    STORED* results;
+    long long src_elements, dst_elements;
+};
+
+extern "C" void run_cluster(int count, const Rank* ranks, int blocks, int operations, const int* abort, unsigned seed) {
+    begin_schedule(seed, count * blocks);
+    std::vector<std::thread> running;
+    for (int number = 0; number < count; ++number)
+        running.emplace_back([=] {
+            const Rank& rank = ranks[number];
+            for (int operation = 0; operation < operations; ++operation) {
+                for (long long i = 0; i < rank.src_elements; ++i) rank.src[i] = rank.contribution[i];
+                for (long long i = 0; i < rank.dst_elements; ++i) rank.dst[i] = rank.before[i];
+                run_blocks(blocks, rank.programs, rank.instructions, rank.inputs, rank.epochs, abort, rank.waits);
+                for (long long i = 0; i < rank.dst_elements; ++i)
+                    rank.results[operation * rank.dst_elements + i] = rank.dst[i];
+            }
+        });
+    for (auto& thread : running) thread.join();
+}
+"""
+
+FREE_RUN = """
+static void begin_schedule(unsigned, int) {}
+static void begin_thread() {}
+static void end_thread() {}
+static void point() { sched_yield(); }
+"""
+"""Blocks run as the host schedules its threads."""
+
+
+def peer_program(element, op, replaced=(), scheduler=FREE_RUN):
+    """Return the C++ of the peer kernel for a dtype and a reduction.
+
+    ``replaced`` are pairs of a text in it and what takes its place.
+    """
+    text = kernel_source()
+    for assembly, plain in {**ASSEMBLY, **PEER_ASSEMBLY}.items():
+        assert assembly in text, assembly
+        text = text.replace(assembly, plain)
+    for before, after in replaced:
+        assert before in text, before
+        text = text.replace(before, after)
+    macros = {**kernel_macros(element, op), "THREADS": "1", "UNROLL": "2"}
+    defines = [f"#define {name} {value}" for name, value in macros.items()]
+    return "\n".join([PEER_SHIM, scheduler, *defines, text, PEER_LAUNCH])
+
+
+def peer_launcher(directory, element, op):
+    """Return the C function that runs the kernel: (blocks, programs, instructions, inputs, epochs, abort, waits)."""
+    name = f"peer-{element}-{KERNEL_OPS[op]}"
+    library = compiled(directory, name, peer_program(element, op), *PEER_FLAGS)
+    return ctypes.CDLL(str(library)).launch_peer
+
+
+def queued_peer_kernel(directory, element, op, _device):
+    """Return what takes the place of ``peer_function``: the kernel of the host, which a stream launches."""
+    launch = peer_launcher(directory, element, op)
+
+    def run(grid, _block, arguments, stream, *, enable_cooperative_groups):
+        assert enable_cooperative_groups
+        *tables, abort, waits = arguments
+        stream.launch(launch, grid[0], *map(address, tables), abort, waits)
+
+    return run
 
 
 PAUSE_SHIM = """

@@ -6,18 +6,22 @@ it, and uploads are made at once.
 """
 
 import ctypes
+import mmap
+import os
 import platform
 import sys
+import tempfile
 import threading
 import time
 import weakref
 from functools import partial
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import cupy
 import numpy as np
 from cpu_kernels import HostGpu as HostKernels
-from cpu_kernels import pause_function, queued_folds
+from cpu_kernels import pause_function, queued_folds, queued_peer_kernel
 from nccl_test_library import load
 
 from hpccoll.common.errors import GpuFailedError
@@ -25,6 +29,7 @@ from hpccoll.transports import gpu
 from hpccoll.transports.gpu import gpu_dtype
 from hpccoll.transports.nccl import fold
 from hpccoll.transports.nccl.pause import SOURCE as PAUSE
+from hpccoll.transports.peer import transport
 from hpccoll.transports.transport_interface import address, aligned_empty
 
 GPUS = 8
@@ -66,6 +71,9 @@ def host_view(array):
     ).reshape(array.shape)
 
 
+MOST_BLOCKS = 4096
+"""The blocks of a kernel that run at once: each is a thread."""
+
 POLL_S = 5e-5
 """The pause after a look at unfinished work: ranks share their cores with the threads of streams."""
 
@@ -93,8 +101,8 @@ class Stream:
         self.library.hostStreamWait(self.handle)
 
     def launch(self, function, *arguments):
-        """Queue a call of a C function of up to six numbers or pointers."""
-        words = (ctypes.c_uint64 * 6)(*map(int, arguments))
+        """Queue a call of a C function of up to seven numbers or pointers."""
+        words = (ctypes.c_uint64 * 7)(*map(int, arguments))
         self.library.hostLaunch(self.handle, ctypes.cast(function, ctypes.c_void_p), words)
 
     def wait_event(self, event):
@@ -160,6 +168,8 @@ class HostGpu(gpu.Gpu):
             directory,
         )
         fold._function = queued_folds(directory)
+        transport.peer_function = partial(queued_peer_kernel, directory)
+        self._exported, self._mapped = {}, {}
 
     def calls(self):
         """Return the calls of NCCL since the last time, without ``nccl`` in front."""
@@ -194,6 +204,33 @@ class HostGpu(gpu.Gpu):
         copy = array_of(aligned_empty(values.size, values.dtype).reshape(values.shape))
         copy.set(values)
         return copy
+
+    def allocate_exportable(self, nbytes):
+        path = Path(tempfile.mkstemp(prefix="hpccoll-gpu-", dir="/dev/shm")[1])
+        os.truncate(path, nbytes)
+        address = self.map_exported(bytes(path))
+        self._exported[address] = path
+        return address
+
+    def free_exportable(self, address):
+        self._exported.pop(address).unlink()
+        self.unmap_exported(address)
+
+    def export_handle(self, address):
+        return bytes(self._exported[address])
+
+    def map_exported(self, handle):
+        with Path(os.fsdecode(handle)).open("r+b") as file:
+            memory = mmap.mmap(file.fileno(), 0)
+        address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        self._mapped[address] = memory
+        return address
+
+    def unmap_exported(self, address):
+        del self._mapped[address]
+
+    def resident_blocks(self, _function, _threads):
+        return MOST_BLOCKS
 
     def pinned(self, count, dtype):
         return aligned_empty(count, gpu_dtype(dtype))

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hpccoll.transports.nccl.fold import KERNEL_OPS, KERNEL_TYPES, kernel_macros
+from hpccoll.transports.nccl.fold import SOURCE as FOLD
+from hpccoll.transports.peer.program_tables import SOURCE as PEER
 
 PACKAGE = Path(__file__).parents[1] / "hpccoll"
 OLDEST, NEWEST = 70, 121
@@ -28,10 +30,15 @@ OPS = {macro: op for op, macro in KERNEL_OPS.items()}
 
 
 class Variant(NamedTuple):
-    """A source with its macros."""
+    """A source with its macros, and the source in front of it in the text that is compiled."""
 
     source: Path
     macros: dict[str, str]
+    front: Path | None = None
+
+    @property
+    def text(self):
+        return (self.front.read_text() if self.front else "") + self.source.read_text()
 
     @property
     def label(self):
@@ -43,14 +50,15 @@ class Variant(NamedTuple):
 
 def variants():
     """Return every source in the package with every set of macros with which it is compiled."""
+    of_folds = [kernel_macros(element, op) for element, op in product(KERNEL_TYPES, OPS.values())]
     macros = {
-        "fold.cu": [
-            kernel_macros(element, op) for element, op in product(KERNEL_TYPES, OPS.values())
-        ],
+        "fold.cu": of_folds,
+        "peer.cu": of_folds,
         "result_check.cu": [{"ITEMSIZE": str(size)} for size in ITEM_SIZES],
     }
+    front = {PEER: FOLD}
     return [
-        Variant(source, each)
+        Variant(source, each, front.get(source))
         for source in sorted(PACKAGE.rglob("*.cu"))
         for each in macros.get(source.name, [{}])
     ]
@@ -80,7 +88,7 @@ class Nvrtc:
         For a virtual architecture, compute_90 say, the code is PTX. ``more`` are further options.
         """
         nvrtc, program, size = self.library, ctypes.c_void_p(), ctypes.c_size_t()
-        source, name = variant.source.read_bytes(), variant.source.name.encode()
+        source, name = variant.text.encode(), variant.source.name.encode()
         assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, name, 0, None, None) == 0
         options = [f"-D{name}={value}" for name, value in variant.macros.items()]
         options += [f"--gpu-architecture={architecture}", *(more or ["--ptxas-options=-v"])]
@@ -120,7 +128,7 @@ def complaints(said, kernels):
 def defect(nvrtc, variant, architecture):
     """Return what is wrong with a variant on an architecture; None if its kernels compile without a word."""
     code, said = nvrtc.compile(variant, architecture)
-    kernels = KERNEL.findall(variant.source.read_text())
+    kernels = KERNEL.findall(variant.text)
     missing = [name for name in kernels if f".text.{name}\0".encode() not in code]
     wrong = complaints(said, len(kernels)) + [f"no kernel {name}" for name in missing]
     if wrong or not kernels:

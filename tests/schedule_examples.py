@@ -22,7 +22,12 @@ from hpccoll.schedule import (
     out_of_place,
     then,
 )
-from hpccoll.schedule.collective import Collective, CollectiveCall, check_parameters
+from hpccoll.schedule.collective import (
+    Collective,
+    CollectiveCall,
+    check_parameters,
+    parameter_choices,
+)
 from hpccoll.schedule.collective_table import all_gather, all_reduce, broadcast
 from hpccoll.schedule.lazy_table import LazyTable
 from hpccoll.schedule.operation import Operation
@@ -142,8 +147,11 @@ def variants(algorithm: Algorithm, layout: Layout) -> Iterator[Mapping[str, Para
     It may raise BadInputError for a name that it cannot use, or else says what it needs.
     """
     names = sorted({name for collective in COLLECTIVES.values() for name in collective.algorithms})
+    words = parameter_choices(algorithm)
     values = {
-        parameter: names if isinstance(default, str) else sorted({default, -1, 0, 1, 2, 3})
+        parameter: sorted({*names, *words[parameter].split(", ")})
+        if isinstance(default, str)
+        else sorted({default, -1, 0, 1, 2, 3})
         for parameter, default in algorithm.parameters.items()
     }
     for chosen in product(*values.values()):

@@ -301,6 +301,7 @@ def test_a_failed_test_has_its_last_error_in_the_verdict_and_its_report_in_the_l
 
 
 FIRST = (
+    "peer",
     "native_stall",
     "every_case",
     "one_gpu",
@@ -309,8 +310,6 @@ FIRST = (
     "costs",
     "nccl_tests",
     "phases",
-    "silent",
-    "launch_order",
 )
 """The parts that decide something that no call has decided yet, in their order."""
 

@@ -10,7 +10,9 @@ At p = 4, all-reduce, who has folded what (the whole vector):
 All-gather is the same with blocks put side by side instead of folded, so that a message doubles in
 every round; it needs a power of two here. In all-reduce, where p is not one, let p' be the largest
 one below it: first rank p' + i sends its vector to rank i, which folds it; the ranks 0 to p' - 1 do
-the above; at the end rank i sends the sum back.
+the above; at the end rank i sends the sum back. With ``pairing`` adjacent it is rank 2 i + 1 that
+sends to rank 2 i first, and all even ranks below 2 (p - p') with those beyond do the above: MPICH
+and Open MPI pair ranks like that, and the sums of floats have the same bits.
 
 Cost: of all-reduce log2(p) (alpha + S beta + S gamma), the fewest rounds there are, for messages so
 small that their number is what counts; where p is not a power of two, that of p', and 2 alpha + 2 S
@@ -21,8 +23,10 @@ IJHPCA 19 (2005) 49-66.
 """
 
 from collections.abc import Iterator
+from typing import Annotated
 
 from hpccoll.schedule import (
+    PAIRINGS,
     Cost,
     Layout,
     Regularity,
@@ -32,6 +36,7 @@ from hpccoll.schedule import (
     on_power_of_two,
     power_of_two,
 )
+from hpccoll.schedule.core_workers import FAR
 from hpccoll.schedule.step import (
     Index,
     Recv,
@@ -51,10 +56,11 @@ def _cost(p: int) -> Cost:
 
 
 @all_reduce("recursive_doubling", cost=_cost)
-def recursive_doubling(layout: Layout) -> Schedule:
-    return on_power_of_two(
-        layout, lambda core: Schedule.of(core, _doubling, regularity=Regularity(period=1))
-    )
+def recursive_doubling(layout: Layout, *, pairing: Annotated[str, PAIRINGS] = FAR) -> Schedule:
+    def doubling(core: Layout) -> Schedule:
+        return Schedule.of(core, _doubling, regularity=Regularity(period=1))
+
+    return on_power_of_two(layout, doubling, pairing)
 
 
 def _doubling(layout: Layout, me: Index) -> Iterator[Step]:

@@ -11,8 +11,9 @@ The groups are as large as the factors of p: the largest divisor that is no more
 again of what is left. Where a prime factor of p is more than the radix, let p' be the largest power
 of the radix below p: first the ranks beyond p' send their vectors to rank r mod p', which folds
 them; the ranks 0 to p' - 1 do the above; at the end they send the sum back. ``radix`` 2 is
-recursive doubling. In groups of more than two, ranks fold in different orders: the last bits of a
-sum of floats may differ from rank to rank.
+recursive doubling. A rank folds the vectors of its group in the order of their ranks, its own among
+them, so that all ranks get the same bits: what comes from ranks before it is folded in tmp, then
+its own vector, then what comes from ranks after it.
 
 Cost: a group of f takes alpha + (f - 1) S (beta + gamma); where p' is less than p, the first step
 alpha + (ceil(p/p') - 1) S (beta + gamma) more, the last one as much without gamma. Fewer rounds
@@ -29,7 +30,18 @@ from math import prod
 from typing import Annotated
 
 from hpccoll.schedule import Cost, Layout, Schedule, all_reduce, on_some_workers
-from hpccoll.schedule.step import Index, RecvReduce, Send, Step, dst
+from hpccoll.schedule.step import (
+    Action,
+    CopyReduce,
+    Index,
+    Recv,
+    RecvReduce,
+    Send,
+    Step,
+    dst,
+    peer_if,
+    tmp,
+)
 
 
 def _groups(p: int, radix: int) -> list[int]:
@@ -57,12 +69,32 @@ def recursive_multiplying(layout: Layout, *, radix: Annotated[int, range(2, 65)]
     )
 
 
-def _exchanges(groups: list[int], _layout: Layout, me: Index) -> Iterator[Step]:
+def _exchanges(groups: list[int], layout: Layout, me: Index) -> Iterator[Step]:
     distance = 1
     for group in groups:
         mine = me // distance % group
-        peers = [me + ((mine + i) % group - mine) * distance for i in range(1, group)]
-        yield Step(
-            *(Send(peer, dst.all) for peer in peers), *(RecvReduce(peer, dst.all) for peer in peers)
-        )
+        ranks = [me + (turn - mine) * distance for turn in range(group)]
+        units = (me < layout.workers) * layout.workers  # ranks beyond p' have nothing to fold
+        yield Step(*_sends(ranks, mine), *_folds(ranks, mine, units))
         distance *= group
+
+
+def _sends(ranks: list[Index], mine: Index) -> Iterator[Send]:
+    for turn, rank in enumerate(ranks):
+        yield Send(peer_if(mine != turn, rank), dst.all)
+
+
+def _folds(ranks: list[Index], mine: Index, units: Index) -> Iterator[Action]:
+    """Yield the folds of one rank in the order of the ranks of its group."""
+    # of the first two, the sum of both is the same in either order
+    yield RecvReduce(peer_if(mine == 0, ranks[1]), dst.all)
+    yield RecvReduce(peer_if(mine == 1, ranks[0]), dst.all)
+    if len(ranks) == 2:
+        return
+    yield Recv(peer_if(mine > 1, ranks[0]), tmp.all)
+    for turn, rank in enumerate(ranks[1:-1], 1):
+        yield RecvReduce(peer_if(turn < mine, rank), tmp.all)
+    own = (mine > 1) * units  # no units of the first two ranks
+    yield CopyReduce(dst[0:own], dst[0:own], tmp[0:own])
+    for turn, rank in enumerate(ranks[2:], 2):
+        yield RecvReduce(peer_if(turn > mine, rank), dst.all)

@@ -13,6 +13,7 @@ from typing import Any, cast
 from hpccoll.analysis.guideline_findings import guideline_findings
 from hpccoll.analysis.library_evidence import probe_of_run
 from hpccoll.analysis.measurement_quality import gpu_time_findings
+from hpccoll.analysis.same_bits import same_bits_findings
 from hpccoll.analysis.stall_recovery import RECOVERS, level_without_recovery
 from hpccoll.cases.library_request import NCCL_FUNCTIONS
 from hpccoll.cases.variants import known_variant
@@ -50,6 +51,7 @@ def opening_findings(results: Results) -> list[Finding]:
         *_slow_gpus(results),
         *gpu_time_findings(results),
         *guideline_findings(results),
+        *same_bits_findings(results),
     ]
 
 

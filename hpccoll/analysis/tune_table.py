@@ -16,6 +16,7 @@ from hpccoll.analysis.recommendations import (
     lone_rank_reason,
     ranges_by_setting,
 )
+from hpccoll.analysis.same_bits import algorithms_whose_ranks_disagree
 from hpccoll.analysis.setting import Choice, Setting, machine_name, recorded_mpi_version
 from hpccoll.analysis.size_ranges import RULE, ratio_noise
 from hpccoll.cases.algorithm_registry import PLAN
@@ -164,6 +165,11 @@ def table_warnings(results: Results, advice: Advice | None = None) -> Iterator[s
             f"weak: in {unsure} of {format_count(len(ranges), 'range')} the evidence for the choice is weak or none; "
             f"{AUTO} follows the table there, too"
         )
+    chosen = {recommended.choice.algorithm for recommended in ranges}
+    for name in algorithms_whose_ranks_disagree(results.rows):
+        if name not in chosen:
+            continue
+        yield f"bits: with {name}, which is chosen, ranks add in different orders, and may differ in the last bits"
     noise_percent: dict[Setting, float] = {}
     for setting, measured in advice.settings.items():
         noise_percent[setting] = 100 * ratio_noise(measured)

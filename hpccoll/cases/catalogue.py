@@ -8,7 +8,12 @@ from typing import TypeVar
 
 from hpccoll.cases.algorithm_registry import COLLECTIVES, PLAN, WORKLOADS, collective, is_workload
 from hpccoll.cases.case import EXECUTORS, IDLE, LOAD, LOADS, TIMINGS, Case, Job, Parameter
-from hpccoll.cases.transport_table import DEVICES, transports_by_device, transports_of_native
+from hpccoll.cases.transport_table import (
+    DEVICES,
+    TRANSPORTS,
+    transports_by_device,
+    transports_of_native,
+)
 from hpccoll.cases.workload import workload
 from hpccoll.common.errors import BadInputError, format_choices
 from hpccoll.common.extensions import contributions, use_only
@@ -33,7 +38,7 @@ RUN_PARAMETERS = {"channels": CHANNELS, "window": CHANNELS, "segment": IntegerRa
 of channels, the maximum size of a piece: of a unit, or in a pipeline of a slice."""
 
 GRAPH = "graph"
-"""The parameter of all cases over NCCL that, if 1, replays them as a CUDA graph."""
+"""The parameter of all cases on the stream of a GPU that, if 1, replays them as a CUDA graph."""
 
 
 JOB_FILE = "a job file as 'hpccoll plan' writes it"
@@ -186,10 +191,11 @@ def _check_parameters(case: Case) -> None:
             raise BadInputError(
                 f"parameter of {case.algorithm}", name, parameters or "none: it has no parameters"
             )
-        if name == GRAPH and (value not in (0, 1) or (value and case.transport != "nccl")):
-            raise BadInputError(
-                "parameter graph", value, "0, or over nccl 1, for replay as a CUDA graph"
-            )
+        if name == GRAPH:
+            may_be_one = TRANSPORTS[case.transport].graphs
+            if value not in (0, 1) or (value and not may_be_one):
+                expected = "0, or over nccl and peer 1, for replay as a CUDA graph"
+                raise BadInputError("parameter graph", value, expected)
         if name in RUN_PARAMETERS:
             RUN_PARAMETERS[name].check(f"parameter {name}", value)
     if case.algorithm in collective(case.collective).algorithms:

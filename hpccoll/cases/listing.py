@@ -13,6 +13,7 @@ from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
 from hpccoll.cases.case import Parameter
 from hpccoll.cases.catalogue import GRAPH
 from hpccoll.cases.library_algorithms import LibraryAlgorithm
+from hpccoll.cases.rank_agreement import agreement
 from hpccoll.cases.requirements import MPI_LIBRARIES, missing_requirements
 from hpccoll.cases.transport_table import TRANSPORTS
 from hpccoll.cases.variables import assignment
@@ -27,7 +28,7 @@ PARAMETERS = {
     "channels": "schedules: number of pieces of the buffer, such as 4",
     "window": "schedules: number of channels in flight at once",
     "segment": "schedules, instead of channels: maximum size of a piece, such as 128K",
-    GRAPH: "over nccl, native included: 1 replays a case as a CUDA graph",
+    GRAPH: "over nccl, native included, and peer: 1 replays a case as a CUDA graph",
 }
 """The parameters of cases other than those of their algorithms."""
 
@@ -57,6 +58,7 @@ class AlgorithmJson(_Availability):
     name: str
     description: str
     needs: list[str]
+    ranks_agree: bool | None  # whether all ranks end with the same bits of sums
 
 
 class PolicyJson(_Availability):
@@ -171,7 +173,13 @@ def _algorithms() -> Iterator[dict[str, Any]]:
     for name in COLLECTIVES:
         for algorithm, needs in _needs_by_algorithm(name).items():
             title = _title(name, algorithm)
-            yield {"collective": name, "name": algorithm, "description": title, "needs": needs}
+            yield {
+                "collective": name,
+                "name": algorithm,
+                "description": title,
+                "needs": needs,
+                "ranks_agree": _agreement(name, algorithm),
+            }
 
 
 def _transports(mpi_missing: Sequence[str], root: Path) -> Iterator[dict[str, Any]]:
@@ -273,6 +281,14 @@ def _availability(missing: Sequence[str]) -> dict[str, Any]:
     return {"available": not missing, "reason": "; ".join(missing) or None}
 
 
+def _agreement(name: str, algorithm: str) -> bool | None:
+    """Return whether all ranks end with the same bits; None for the library's own call, and without a sum."""
+    if algorithm == NATIVE:
+        return None
+    family = COLLECTIVES[name]
+    return agreement(family, family.algorithms[algorithm])
+
+
 def _title(name: str, algorithm: str) -> str:
     """Return what an algorithm does, in a sentence."""
     if algorithm == NATIVE:
@@ -296,7 +312,8 @@ def listing_lines(tables: Mapping[str, Any], *, described: bool = False) -> Iter
     for row in tables["algorithms"]:
         parameters = tables["collectives"][row["collective"]]["parameters"].get(row["name"], {})
         values = "".join(f" {name}={value}" for name, value in parameters.items())
-        yield f"{row['collective']} {row['name']}{values}{_needs(row)}{_unavailable(row)}"
+        bits = ", ranks may differ in the last bits" if row["ranks_agree"] is False else ""
+        yield f"{row['collective']} {row['name']}{values}{_needs(row)}{bits}{_unavailable(row)}"
         if described:
             yield f"    {row['description']}"
     for row in tables["policies"]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hpccoll.cases.algorithm_registry import collective, is_workload
 from hpccoll.cases.catalogue import call_of, own_parameters
 from hpccoll.cases.planned_schedule import choose_channels
+from hpccoll.cases.transport_table import TRANSPORTS
 from hpccoll.cases.workload import workload
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_size
@@ -162,10 +163,10 @@ def memory_needed(
 def _in_flight(case: "Case", workers: int, slices: tuple[Schedule, ...]) -> float:
     """Return the share of S that is under way at once."""
     pipelined = collective(case.collective).algorithm(case.algorithm).pipelined
-    queued = case.transport == "nccl"
+    rule = TRANSPORTS[case.transport].channels
     layout = Layout.of(workers)
     channels, window = choose_channels(
-        case.params, case.bytes, layout, slices, pipelined=pipelined, queued=queued
+        case.params, case.bytes, layout, slices, pipelined=pipelined, rule=rule
     )
     return min(1.0, window / channels)
 

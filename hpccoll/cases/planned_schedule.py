@@ -10,6 +10,7 @@ from typing import NamedTuple
 from hpccoll.cases.algorithm_registry import COLLECTIVES, is_workload
 from hpccoll.cases.case import Case
 from hpccoll.cases.catalogue import call_of, own_parameters
+from hpccoll.cases.transport_table import TRANSPORTS, ChannelRule
 from hpccoll.schedule import (
     Algorithm,
     Cut,
@@ -84,7 +85,7 @@ def planned_schedule(case: Case, layout: Layout) -> PlannedSchedule | None:
             layout,
             slices,
             pipelined=algorithm.pipelined,
-            queued=case.transport == "nccl",
+            rule=TRANSPORTS[case.transport].channels,
         )
     return PlannedSchedule(algorithm, slices, channels, window)
 
@@ -139,10 +140,21 @@ UCX sends a message of up to 256 KiB over a single rail.
 to 384 ms in 8 to 32 channels.
 """
 
+BLOCK_UNIT, BLOCKS = 1 << 14, 32
+"""The bytes of a unit per block of the peer kernel, which a block loads at once (fold.py: THREADS x
+UNROLL x VECTOR_BYTES), and the maximum number of blocks by default.
+
+32 blocks have 512 KiB under way. At 450 GB/s and 1 us for a load from a peer, NVLink of an H100 has
+as much in flight. Not measured yet.
+"""
+
 WINDOW = 4
 """The default number of channels in flight. Of 16 channels, for the cases above, 2 instead of 4 in
 flight: the ring takes the same time; rabenseifner, whose messages differ in size, 715 ms instead of
 633, and 228 instead of 221. Of 4 channels, hierarchical 223 ms instead of 221."""
+
+WINDOWS = {"messages": WINDOW, "groups": WINDOW, "blocks": BLOCKS}
+"""The default number of channels in flight by the rule of the transport; blocks of a kernel all are."""
 
 SEGMENT, SEGMENTS = 1 << 17, 64
 """The bytes of a segment of a pipeline, and the maximum number of segments.
@@ -163,37 +175,39 @@ def choose_channels(
     schedules: Sequence[Schedule],
     *,
     pipelined: bool,
-    queued: bool,
+    rule: ChannelRule,
 ) -> tuple[int, int]:
     """Return the number of channels of a case that moves ``nbytes``, and the number of channels in flight.
 
-    ``pipelined`` channels are segments of one pipeline; ``queued`` ones run over NCCL.
+    ``pipelined`` channels are segments of one pipeline; ``rule`` is that of the transport.
     """
-    default = default_channels(nbytes, layout, pipelined=pipelined, queued=queued)
+    default = default_channels(nbytes, layout, pipelined=pipelined, rule=rule)
     if segment := requested.get("segment"):  # the largest piece, of a unit or of a slice
         pieces = len(schedules)
         if not pipelined:
             pieces *= schedules[0].units
         default = max(1, -(-nbytes // (pieces * int(segment))))
     channels = int(requested.get("channels", default))
-    return channels, int(requested.get("window", min(channels, WINDOW)))
+    return channels, int(requested.get("window", min(channels, WINDOWS[rule])))
 
 
 def default_channels(
-    nbytes: int, layout: Layout, *, pipelined: bool = False, queued: bool = False
+    nbytes: int, layout: Layout, *, pipelined: bool = False, rule: ChannelRule = "messages"
 ) -> int:
-    """Return the default number of channels for ``nbytes``; over NCCL one, unless the algorithm is pipelined.
+    """Return the default number of channels for ``nbytes``; in NCCL's groups one, unless the algorithm is pipelined.
 
     Over NCCL a second channel lets folds overlap messages, at twice the number of groups; whether
     that gains anything is unknown, because it has not run on several GPUs. NCCL cuts each message
     into channels of its own.
     """
     if pipelined:
-        segment = QUEUED_SEGMENT if queued else SEGMENT
+        segment = QUEUED_SEGMENT if rule == "groups" else SEGMENT
         return max(1, min(SEGMENTS, nbytes // segment))
-    if queued:
+    if rule == "groups":
         return 1
     unit = nbytes // layout.workers
+    if rule == "blocks":
+        return max(1, min(BLOCKS, unit // BLOCK_UNIT))
     in_a_node = max(1, min(64, unit // CHANNEL_UNIT))
     if layout.nodes == 1:
         return in_a_node

@@ -25,7 +25,7 @@ from hpccoll.cases.catalogue import (
     measurable_names,
 )
 from hpccoll.cases.keys import ALL
-from hpccoll.cases.transport_table import transports_by_device
+from hpccoll.cases.transport_table import TRANSPORTS, transports_by_device
 from hpccoll.cases.workload import workload
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import Collective, unequal_blocks
@@ -112,8 +112,9 @@ def _case(
 ) -> Case | None:
     call: _Call = values["call"]
     parameters: Mapping[str, Parameter] = values["params"]
-    if parameters.get(GRAPH) and values["transport"] != "nccl" and "nccl" in request.transports:
-        return None  # only NCCL plans are captured as CUDA graphs
+    any_graphs = any(TRANSPORTS[transport].graphs for transport in request.transports)
+    if parameters.get(GRAPH) and any_graphs and not TRANSPORTS[values["transport"]].graphs:
+        return None  # other cases of the request can be captured as CUDA graphs
     dtype = call.dtype or values["dtype"]
     nbytes = call.bytes
     if nbytes is None:

@@ -16,7 +16,7 @@ from hpccoll.cases.communicator_settings import COMMUNICATOR_SETTINGS
 from hpccoll.cases.library_algorithms import LibraryAlgorithm, library_table
 from hpccoll.cases.planned_schedule import mapped_layout, planned_schedule, smallest_message
 from hpccoll.cases.requirements import MPI_LIBRARIES, wrong_mpi
-from hpccoll.cases.transport_table import unmet_by_transport
+from hpccoll.cases.transport_table import TRANSPORTS, unmet_by_transport
 from hpccoll.cases.variants import NodeView, Variant, named_variants
 from hpccoll.cases.workload import workload
 from hpccoll.common.errors import BadInputError
@@ -131,7 +131,8 @@ def _unmet_by_timing(case: Case) -> str | None:
 
 def _too_many_lanes(case: Case, layout: Layout) -> str | None:
     """Return the reason if MPI has too few tags for the lanes of ``case``, else None."""
-    planned = None if case.transport == "nccl" else planned_schedule(case, layout)
+    over_mpi = TRANSPORTS[case.transport].channels == "messages"
+    planned = planned_schedule(case, layout) if over_mpi else None
     if planned is None or planned.lanes <= MAX_MPI_LANES:
         return None
     expected = f"at most {MAX_MPI_LANES} lanes, it makes {planned.lanes}"

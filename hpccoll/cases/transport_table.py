@@ -6,10 +6,15 @@ This module imports neither MPI nor CuPy, so that login nodes can plan.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from hpccoll.cases.case import AGGREGATED, NCCL_TESTS, OSU, SINGLE, TIMINGS
 from hpccoll.common.errors import BadInputError, format_choices
 from hpccoll.schedule import BFLOAT16, DTYPES, Layout, Requirement
+
+ChannelRule: TypeAlias = Literal["messages", "groups", "blocks"]
+"""What carries a channel: messages of MPI, which run beside those of other channels; messages in the groups of
+NCCL's calls; or a block of a kernel."""
 
 DEVICES = ("cpu", "cuda")
 """The memory that holds the buffers: the host's, or a GPU's."""
@@ -39,6 +44,10 @@ class TransportSpec:
     native_dtypes: tuple[str, ...] = DTYPES  # the element types of the library's own collectives
     # the timings of TIMINGS that its operations can have, SINGLE first
     timings: tuple[str, ...] = (SINGLE,)
+    # how its schedules are cut into channels by default, see ``planned_schedule.default_channels``
+    channels: ChannelRule = "messages"
+    # whether its operations are queued on a stream of the GPU, and may be replayed as a CUDA graph
+    graphs: bool = False
     # the environment variable that must be 1 for several ranks to share a GPU; None if they always
     # may
     gpu_sharing_variable: str | None = None
@@ -69,6 +78,8 @@ SHARED_GPU_CHOICES = (
 """How ranks can share a GPU, or be on slices of one: as NCCL allows it (initTransportsRank in
 src/init.cc of 2.30.7), as ranks of different hosts, or without NCCL."""
 
+ON_ONE_NODE = Requirement("all ranks on one node", lambda layout, _: len(set(layout.node)) == 1)
+
 _MPI, _NCCL = "hpccoll.transports.mpi", "hpccoll.transports.nccl"
 
 TRANSPORTS: Mapping[str, TransportSpec] = {
@@ -85,7 +96,7 @@ TRANSPORTS: Mapping[str, TransportSpec] = {
     ),
     "shm": TransportSpec(
         schedules={"cpu": f"{_MPI}.transport:TieredTransport"},
-        needs=(Requirement("all ranks on one node", lambda layout, _: len(set(layout.node)) == 1),),
+        needs=(ON_ONE_NODE,),
     ),
     "tiered": TransportSpec(
         schedules={"cpu": f"{_MPI}.transport:TieredTransport"},
@@ -108,12 +119,24 @@ TRANSPORTS: Mapping[str, TransportSpec] = {
         dtypes={"cuda": ALL_DTYPES},
         native_dtypes=ALL_DTYPES,
         timings=(SINGLE, AGGREGATED, NCCL_TESTS),
+        channels="groups",
+        graphs=True,
         gpu_sharing_variable=NCCL_GPU_SHARING_VARIABLE,
+    ),
+    "peer": TransportSpec(
+        schedules={"cuda": "hpccoll.transports.peer.transport:PeerTransport"},
+        hardware=("cuda",),
+        needs=(ON_ONE_NODE,),
+        dtypes={"cuda": ALL_DTYPES},
+        timings=(SINGLE, AGGREGATED),
+        channels="blocks",
+        graphs=True,
     ),
 }
 """The transports by name. ``tiered`` uses shared memory inside nodes and messages between them;
 ``shm`` is the same on one node. Buffers on GPUs: ``mpi`` passes them to a CUDA-aware MPI,
-``staged`` copies them to the host for MPI, and ``nccl`` passes them to NCCL."""
+``staged`` copies them to the host for MPI, ``nccl`` passes them to NCCL, and ``peer`` maps them
+into all ranks of a node, for one kernel that executes the whole schedule."""
 
 NATIVE_TRANSPORT = "mpi"
 """The transport of the library's own collectives on the host."""

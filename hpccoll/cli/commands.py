@@ -41,6 +41,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
     "Look up": {
         "list": "hpccoll.cli.info:LIST",
         "show": "hpccoll.cli.info:SHOW",
+        "order": "hpccoll.cli.schedule_order:ORDER",
     },
 }
 """The commands, each imported when it is needed, by the titles of their groups in the help."""

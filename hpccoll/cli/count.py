@@ -45,7 +45,7 @@ def count(
         return 0
     if bool(rest) == bool(recorded):
         raise UnusableError(
-            "hpccoll count", "either -- and a command to count, or RECORDED, a file or a directory"
+            "count", "either -- and a command to count, or RECORDED, a file or a directory"
         )
     check_suffix(out, ".h5")
     if recorded:

@@ -77,6 +77,12 @@ SCHEMAS = (
         ("hpccoll.render.counted_gain_text:ProgramGainJson",),
     ),
     OutputSchema(
+        "order",
+        "order ALGORITHM -p N --json",
+        "in which order an algorithm adds, and what changes the bits",
+        ("hpccoll.analysis.order_record:OrderJson",),
+    ),
+    OutputSchema(
         "evidence",
         "evidence LOGS --json",
         "what libraries executed, by launch",

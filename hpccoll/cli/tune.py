@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hpccoll.cli.command import Command
 from hpccoll.cli.common import (
@@ -25,6 +26,9 @@ from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.options import Option, PositionalArgument
 from hpccoll.common.units import format_count
 
+if TYPE_CHECKING:
+    from hpccoll.store.rows import Results
+
 
 def tune(
     paths: list[Path] | None = None,
@@ -36,6 +40,7 @@ def tune(
     counted: Path | None = None,
     profile: str = "local",
     site: str | None = None,
+    keep_bits_of: str | None = None,
     *,
     as_json: bool = False,
 ) -> int:
@@ -48,10 +53,12 @@ def tune(
     program would gain at most by other algorithms of its library, and writes the library's table.
     """
     if counted is None:
-        return _tune_from_results(paths, out, judge, lint, verify, table_format, as_json=as_json)
-    if paths or judge or lint or verify or table_format:
+        return _tune_from_results(
+            paths, out, judge, lint, verify, table_format, keep_bits_of, as_json=as_json
+        )
+    if paths or judge or lint or verify or table_format or keep_bits_of:
         why = "--for F with --out, --profile, --site and --json alone"
-        raise UnusableError("hpccoll tune", why)
+        raise UnusableError("tune", why)
     from hpccoll.cli.tune_for import tune_for
 
     return tune_for(counted, out, profile, site, as_json=as_json)
@@ -64,6 +71,7 @@ def _tune_from_results(
     lint: Path | None,
     verify: Path | None,
     table_format: str | None,
+    keep_bits_of: str | None,
     *,
     as_json: bool,
 ) -> int:
@@ -79,22 +87,14 @@ def _tune_from_results(
         )
     from hpccoll.analysis.choice_table import TuneTable, load_table
     from hpccoll.analysis.judge_table import judge_table
-    from hpccoll.analysis.recommendations import Advice
-    from hpccoll.analysis.tune_table import (
-        build_table,
-        table_load_findings,
-        table_warnings,
-        without_plans,
-        write_table,
-    )
-    from hpccoll.render.answers import Answers
-    from hpccoll.render.choice_table_text import choice_table_lines, judgement_lines
+    from hpccoll.render.choice_table_text import judgement_lines
     from hpccoll.store.load_results import read_results
 
     if [out, judge, verify].count(None) != 2 or not paths:
         why = "PATHS and one of --out (builds a table), --judge (judges one) and --verify, or --lint F (checks F)"
         raise UnusableError("tune", why)
     for_library = table_format not in (None, OWN_FORMAT)
+    _check_kept_bits(keep_bits_of, for_own_table=bool(out) and not for_library)
     if as_json and out and not for_library:
         raise BadInputError("--json", str(out), "no --json with --out: the table is JSON")
     results = read_results(paths)
@@ -109,20 +109,49 @@ def _tune_from_results(
         judgement = judge_table(TuneTable.from_json(load_table(judge, "--judge")), results)
         show_found(judgement, judgement_lines(judgement), as_json=as_json)
     elif out:
-        kept = without_plans(results)
-        advice = Advice(kept)
-        write_table(build_table(kept, advice), out)
-        lines = [
-            *choice_table_lines(kept, Answers(advice.recommendations)),
-            *table_warnings(kept, advice),
-        ]
-        lines += [finding.with_remedy for finding in table_load_findings(kept, advice)]
-        if count := len(results.rows) - len(kept.rows):
-            lines.append(
-                f"left out: {format_count(count, 'result')} of plans, which a table cannot name"
-            )
-        print("\n".join((*lines, f"table: {out}")))
+        _make_table(results, out, keep_bits_of)
     return report_damaged(results)
+
+
+def _check_kept_bits(keep_bits_of: str | None, *, for_own_table: bool) -> None:
+    if keep_bits_of and not for_own_table:
+        raise UnusableError("--keep-bits-of", "it goes with --out, for a table of ours")
+
+
+def _make_table(results: "Results", out: Path, keep_bits_of: str | None) -> None:
+    """Write a table of ours, and print what it has."""
+    from hpccoll.analysis.recommendations import Advice
+    from hpccoll.analysis.tune_table import (
+        build_table,
+        table_load_findings,
+        table_warnings,
+        without_plans,
+        write_table,
+    )
+    from hpccoll.render.answers import Answers
+    from hpccoll.render.choice_table_text import choice_table_lines
+
+    kept = without_plans(results)
+    plans = len(results.rows) - len(kept.rows)
+    lines = []
+    if keep_bits_of:
+        from hpccoll.analysis.same_bits import with_bits_of
+
+        every = format_count(len(kept.rows), "result")
+        kept = with_bits_of(kept, keep_bits_of)
+        lines.append(f"kept: {len(kept.rows)} of {every}, with the bits of {keep_bits_of}")
+    advice = Advice(kept)
+    write_table(build_table(kept, advice), out)
+    lines += [
+        *choice_table_lines(kept, Answers(advice.recommendations)),
+        *table_warnings(kept, advice),
+    ]
+    lines += [finding.with_remedy for finding in table_load_findings(kept, advice)]
+    if plans:
+        lines.append(
+            f"left out: {format_count(plans, 'result')} of plans, which a table cannot name"
+        )
+    print("\n".join((*lines, f"table: {out}")))
 
 
 TUNE = Command(
@@ -147,6 +176,11 @@ TUNE = Command(
                 "table whose choices to compare with the best ones in PATHS",
                 metavar="TABLE.json",
                 kind="path",
+            ),
+            Option(
+                ("--keep-bits-of",),
+                "with --out: choose only among algorithms that add in the order of this one",
+                metavar="native|NAME",
             ),
             Option(
                 ("--lint",),

@@ -79,10 +79,10 @@ def counting_library() -> Path:
         UnusableError: if it is not built, or was built from other sources.
     """
     if not COUNTING_LIBRARY.exists():
-        raise UnusableError("hpccoll count", f"{COUNTING_LIBRARY} is not built; do: {REBUILD}")
+        raise UnusableError("count", f"{COUNTING_LIBRARY} is not built; do: {REBUILD}")
     if source_hash(COUNTING_FOLDER).encode() not in COUNTING_LIBRARY.read_bytes():
         raise UnusableError(
-            "hpccoll count", f"{COUNTING_LIBRARY} was built from other sources; do: {REBUILD}"
+            "count", f"{COUNTING_LIBRARY} was built from other sources; do: {REBUILD}"
         )
     return COUNTING_LIBRARY
 

@@ -13,7 +13,7 @@
 import json
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from statistics import median
 from typing import Any, ClassVar, TypedDict
@@ -24,7 +24,7 @@ from hpccoll.analysis.shift import FALSE_DISCOVERIES, RunSpread, Shift, shifts
 from hpccoll.common.decided_cases import DecidedCases
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.json_schema import typed_dict
-from hpccoll.common.text import Finding
+from hpccoll.common.text import Finding, first_few, info
 from hpccoll.common.units import format_count, format_seconds, format_size
 from hpccoll.evidence.defects import FittingDefectJson, Trouble
 from hpccoll.judge.defects_of_runs import (
@@ -63,6 +63,9 @@ MIN_COMMON = 10
 TOLERANCE = 0.05
 """The smallest change that matters, unless another one is requested."""
 
+MOST_NAMED = 3
+"""The most cases that a sentence names."""
+
 MAX_ROUNDS = 20
 """The most rounds of each run that a reason recommends: more do not help against noise."""
 
@@ -83,6 +86,7 @@ class ComparedCase:
     bounds: tuple[float, float] | None = None
     # of a training step, transfer and waiting in seconds, and which rank is late, in words
     waiting: tuple[float, float, str] | None = None
+    order: str | None = None  # the digest of the order in which its sum is added, if known
 
     @property
     def timed(self) -> bool:
@@ -159,6 +163,7 @@ def _case_of_row(
         seconds=row.median_s,
         samples=[seconds for seconds in row.round_medians_s if seconds],
         waiting=waiting,
+        order=row.order,
     )
 
 
@@ -265,12 +270,21 @@ class GeometryJson(TypedDict):
     text: str
 
 
+class OrderChangeJson(TypedDict):
+    """That cases add in another order than before."""
+
+    kind: str
+    text: str
+    cases: list[str]
+
+
 class _ComparisonKeys(TypedDict):
     changes: dict[str, OldAndNew]
     loads: OldAndNew
     tolerance: float
     beside: list[SideBySideJson]
     geometries: list[GeometryJson]
+    orders: list[OrderChangeJson]
     defects: list[FittingDefectJson]
     ended_defects: list[FittingDefectJson]
 
@@ -290,6 +304,8 @@ class Comparison:
     unit: str = "round"  # what a sample is: a ``round`` of a run, or a ``run`` of a reference
     # the geometries that became slower while others did not; they change no verdict
     geometries: Sequence[Finding] = ()
+    # that cases add in another order than before, and so have other bits; it changes no verdict
+    orders: Sequence[Finding] = ()
     defects: CrossedDefects = (
         NO_DEFECTS  # known ones that the change from run to run began or ended
     )
@@ -316,6 +332,7 @@ class Comparison:
         content["tolerance"] = self.tolerance
         content["beside"] = [pair.to_json() for pair in self.beside]
         content["geometries"] = [_finding_json(finding) for finding in self.geometries]
+        content["orders"] = [_finding_json(finding) for finding in self.orders]
         content["defects"] = [fit.to_json() for fit in self.defects.begun]
         content["ended_defects"] = [fit.to_json() for fit in self.defects.ended]
         return content
@@ -335,7 +352,7 @@ class Comparison:
             call = where["collective"], where["ranks"], where["nodes"]
             by_call[call].append(held)
         parts = {
-            call: replace(self, cases=by_call[call], beside=(), geometries=())
+            call: replace(self, cases=by_call[call], beside=(), geometries=(), orders=())
             for call in sorted(by_call)
         }
         worst_first = sorted(parts, key=lambda call: not parts[call].worse)
@@ -482,8 +499,26 @@ def compare_sides(old: Side, new: Side, tolerance: float) -> Comparison:
         (old.load, new.load),
         tolerance,
         unit=old.unit,
+        orders=tuple(_order_findings(old, new)),
         defects=_crossed_defects(old, new, cases),
     )
+
+
+def _order_findings(old: Side, new: Side) -> Iterator[Finding]:
+    """Yield that cases add in another order, if both sides know theirs."""
+    changed = []
+    for key, before in old.cases.items():
+        after = new.cases.get(key)
+        if after is None or not before.order or not after.order:
+            continue
+        if before.order != after.order:
+            changed.append(after.label)
+    if not changed:
+        return
+    cases = format_count(len(changed), "case")
+    names = ", ".join(first_few(changed, MOST_NAMED, "case"))
+    text = f"{cases} add in another order than before, with other bits: {names}"
+    yield info("order_changed", text, cases=changed)
 
 
 def _crossed_defects(old: Side, new: Side, cases: Iterable[CaseComparison]) -> CrossedDefects:

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle, islice
 from time import monotonic
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.planned_schedule import choose_channels
@@ -29,6 +29,9 @@ from hpccoll.model.traffic import has_more_messages, kept_traffic
 from hpccoll.model.wave_simulation import simulate_runs
 from hpccoll.schedule import Cut, Layout, Parameter, Schedule, itemsize
 from hpccoll.schedule.lanes import lane_sequences
+
+if TYPE_CHECKING:
+    from hpccoll.cases.transport_table import ChannelRule
 
 BOUNDS: tuple[Bound, ...] = ("value", "low_cost", "high_cost")
 
@@ -396,14 +399,16 @@ class AlgorithmSimulation:
         if self.family.uncut:
             return {}
         slices = self._requested().slices
-        queued = self.machine.nccl is not None
+        rule: ChannelRule = "messages"
+        if self.machine.nccl:
+            rule = "groups"
         channels, window = choose_channels(
             self.parameters,
             nbytes,
             self.layout,
             slices,
             pipelined=self.algorithm.pipelined,
-            queued=queued,
+            rule=rule,
         )
         return {"channels": channels, "window": window}
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.common.memory import collector_paused
-from hpccoll.schedule import NONE, Copy, Cut, Messages, Part, Schedule, match
+from hpccoll.schedule import NONE, Copy, Cut, Messages, Part, Round, Schedule, match
 from hpccoll.schedule.step import Range
 
 KEPT_MESSAGES = 1_000_000
@@ -122,10 +122,13 @@ class Traffic(MessageArrays):
             for m in round_.sent:
                 between = np.flatnonzero(m.source != m.target)
                 away[m] = between, now[m.source[between]]
+            folding = _ranks_with_local_folds(round_)
             for m in round_.landed:
                 between, send_step = away.pop(m)
                 source, target = m.source[between], m.target[between]
-                reduces = np.full(len(between), m.operand is not None, np.int64)
+                reduces = np.full(len(between), m.operand is not None)
+                if len(folding):
+                    reduces |= np.isin(target, folding)
                 columns.append((source, target, send_step, now[target], reduces))
                 parts.append((np.arange(count, count + len(between)), _at(m.sent, between)))
                 count += len(between)
@@ -188,6 +191,18 @@ class Traffic(MessageArrays):
         return earlier
 
 
+def _ranks_with_local_folds(round_: Round) -> Ints:
+    """Return the ranks that fold parts of their own in a round, each with what it only received.
+
+    The time of such a fold is that of one more reduced arrival: what arrives is as large.
+    """
+    ranks = [round_.ended[:0]]
+    for m in round_.landed:
+        if m.operand is not None and m.source is m.target:
+            ranks.append(m.target)
+    return np.concatenate(ranks)
+
+
 class TooManyMessagesError(ValueError):
     """A schedule with too many messages to keep them all."""
 
@@ -247,6 +262,9 @@ def streamed_waves(schedule: Schedule) -> Iterator[Wave]:
             target = np.concatenate([none, *(m.target for m in kept)])
         are_folded = [m.operand is not None for m in kept]
         reduces = np.repeat(are_folded, np.diff(ends)).astype(bool)
+        folding = _ranks_with_local_folds(round_)
+        if len(folding):
+            reduces |= np.isin(target, folding)
         yield Wave(source, target, reduces, tuple(parts), round_.ended)
 
 

@@ -117,6 +117,8 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
         if load:
             yield f"the {which} run was disturbed: {load}"
     yield from geometry_lines(comparison.geometries)
+    for finding in comparison.orders:
+        yield str(finding)
     for verdict, style in VERDICT_STYLES.items():
         lines = _case_lines(comparison.of(verdict), style.listed)
         yield from titled_lines(verdict_count(verdict, comparison), lines)

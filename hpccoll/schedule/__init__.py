@@ -26,6 +26,7 @@ from hpccoll.schedule.collective_table import (
     send_recv,
 )
 from hpccoll.schedule.compose import relabel, reverse, then
+from hpccoll.schedule.core_workers import PAIRINGS, on_power_of_two, on_some_workers
 from hpccoll.schedule.count import (
     Counts,
     count,
@@ -35,7 +36,7 @@ from hpccoll.schedule.count import (
     wire_bytes,
 )
 from hpccoll.schedule.cut import Cut
-from hpccoll.schedule.group_composition import in_groups, on_power_of_two, on_some_workers
+from hpccoll.schedule.group_composition import in_groups
 from hpccoll.schedule.layout import Layout
 from hpccoll.schedule.match import Messages, Round, ScheduleError, match
 from hpccoll.schedule.out_of_place import out_of_place
@@ -65,6 +66,7 @@ from hpccoll.schedule.schedule import NotVectorisedError, Schedule
 from hpccoll.schedule.step import (
     NONE,
     Copy,
+    CopyReduce,
     Index,
     Part,
     Recv,
@@ -90,12 +92,14 @@ __all__ = [
     "MAPPINGS",
     "NCCL_TESTS_NAMES",
     "NONE",
+    "PAIRINGS",
     "REDUCTIONS",
     "WORKLOADS",
     "Algorithm",
     "Collective",
     "CollectiveCall",
     "Copy",
+    "CopyReduce",
     "Cost",
     "Counts",
     "Cut",

@@ -360,18 +360,25 @@ def parameter_choices(algorithm: Algorithm) -> dict[str, str]:
     return choices
 
 
-def _annotations(algorithm: Algorithm, parameter: str) -> Sequence[range | Collective]:
-    """Return what a parameter is annotated with, if it is: the valid numbers, or the collective of valid algorithms.
+Valid: TypeAlias = range | tuple[str, ...] | Collective
+"""The valid numbers or words of a parameter, or the collective of valid algorithms."""
 
-    The annotation is ``Annotated[int, range(1, 4)]``, or ``Annotated[str, all_reduce]``.
+
+def _annotations(algorithm: Algorithm, parameter: str) -> Sequence[Valid]:
+    """Return what a parameter is annotated with, if it is.
+
+    The annotation is ``Annotated[int, range(1, 4)]``, ``Annotated[str, ("near", "far")]``, or
+    ``Annotated[str, all_reduce]``.
     """
     annotation = inspect.signature(algorithm.program).parameters[parameter].annotation
     return get_args(annotation)[1:]  # of Annotated
 
 
-def _listed(valid: range | Collective) -> range | list[str]:
+def _listed(valid: Valid) -> range | list[str]:
     if isinstance(valid, Collective):
         return sorted(valid.components)
+    if isinstance(valid, tuple):
+        return list(valid)
     return valid
 
 
@@ -392,9 +399,12 @@ def check_parameters(algorithm: Algorithm, parameters: Mapping[str, Parameter]) 
             _check_value(f"parameter {parameter} of {algorithm.name}", value, valid)
 
 
-def _check_value(key: str, value: Parameter, valid: range | Collective) -> None:
+def _check_value(key: str, value: Parameter, valid: Valid) -> None:
     if isinstance(valid, Collective):
         if not valid.has_component(value):
             raise BadInputError(key, value, _listed(valid))
+    elif isinstance(valid, tuple):
+        if value not in valid:
+            raise BadInputError(key, value, valid)
     elif value not in valid:
         raise BadInputError(key, value, f"a whole number from {valid[0]} to {valid[-1]}")

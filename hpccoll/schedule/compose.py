@@ -12,6 +12,7 @@ from hpccoll.schedule.step import (
     NONE,
     Action,
     Copy,
+    CopyReduce,
     Index,
     Part,
     Range,
@@ -54,6 +55,8 @@ def reverse(schedule: Schedule, arrival: type[Recv | RecvReduce] = Recv) -> Sche
     """
 
     def reversed_action(action: Action) -> Action:
+        if isinstance(action, CopyReduce):
+            raise ValueError(f"a fold of {action.operand} on one rank cannot be reversed")  # noqa: TRY004 - a value
         if isinstance(action, RecvReduce) and action.operand != action.part:
             raise ValueError(f"a fold of {action.operand} into {action.part} cannot be reversed")
         if isinstance(action, Copy):

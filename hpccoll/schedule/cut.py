@@ -79,6 +79,19 @@ class Cut:
         """Return the bounds of the equal units of ``lane`` among themselves, ``units + 1`` of them, from 0 up."""
         return self._edges[lane]
 
+    def positions(
+        self, lane: int, first: NDArray[np.int64], last: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return where ranges of equal units of ``lane`` begin and end in the buffer of all units, in elements.
+
+        A range of per-rank units, which do not lie side by side, is one block.
+        """
+        if self._divisible:
+            edges = self.edges(lane) + self._lanes[lane]
+            return edges[first], edges[last]
+        begins = first * self.count
+        return begins + self._lanes[lane], begins + self._lanes[lane + 1]
+
     def lengths(self, lane: int, part: Part, at: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the elements that ``part``, whose ranges are arrays over the ranks ``at``, has there in ``lane``."""
         total = np.zeros(len(at), np.int64)

@@ -14,12 +14,7 @@ from hpccoll.schedule.schedule import NotVectorisedError, Schedule
 from hpccoll.schedule.step import (
     NONE,
     Index,
-    Recv,
-    RecvReduce,
-    Send,
     Step,
-    dst,
-    floor_log2,
     peer_if,
     rewrite,
     rewrite_ends,
@@ -184,37 +179,3 @@ def form_of(step: Step) -> tuple[Step, list[Index]]:
         return len(indices) - 1
 
     return rewrite(step, collect, rewrite_ends(collect)), indices
-
-
-def on_power_of_two(layout: Layout, inner: Callable[[Layout], Schedule]) -> Schedule:
-    """Return an all-reduce for any number of workers, made of one for powers of two: see ``on_some_workers``."""
-    return on_some_workers(layout, 1 << floor_log2(layout.workers), inner)
-
-
-def on_some_workers(layout: Layout, core: int, inner: Callable[[Layout], Schedule]) -> Schedule:
-    """Return an all-reduce of all workers, made of one of the first ``core`` of them.
-
-    The ranks beyond them send their vectors to others first, rank r to r modulo ``core``, and
-    receive the sum at the end.
-
-    ``inner`` returns the all-reduce of ``core`` workers, which only sends, receives and reduces.
-    """
-    p = layout.workers
-    schedule = inner(layout.subset(range(core)))
-    all_units = dst[0 : schedule.units]
-
-    def steps(me: Index) -> Iterator[Step]:
-        taker = peer_if((me >= core) & (me < p), me % core)
-        beyond = [
-            peer_if((me < core) & (me + away < p), me + away) for away in range(core, p, core)
-        ]
-        if core < p:
-            yield Step(Send(taker, all_units), *(RecvReduce(peer, all_units) for peer in beyond))
-        if isinstance(me, np.ndarray) or me < core:
-            for step in schedule.steps(me):
-                yield rewrite(step, lambda peer: peer_if(me < core, peer), lambda part: part)
-        if core < p:
-            yield Step(*(Send(peer, all_units) for peer in beyond), Recv(taker, all_units))
-
-    regularity = schedule.regularity if core == p else None
-    return Schedule(layout, schedule.units, steps, schedule.vectorised, regularity)

@@ -23,6 +23,7 @@ from hpccoll.schedule.step import (
     NONE,
     Action,
     Copy,
+    CopyReduce,
     Index,
     Part,
     Range,
@@ -49,7 +50,7 @@ class Messages:
 
     The ends of the parts' ranges are arrays over the messages. ``operand`` is what a reduction
     folds the arrival with; it is None if the arrival replaces. A copy is a message from a rank to
-    itself.
+    itself, and so is a fold on the same rank.
     """
 
     source: Ranks
@@ -146,7 +147,7 @@ def _pair(
     landed = arrival.target if isinstance(arrival, Copy) else arrival.part
     landed_there = _spread_part(landed, target)
     operand_there = None
-    if isinstance(arrival, RecvReduce):
+    if isinstance(arrival, RecvReduce | CopyReduce):
         operand_there = landed_there
         if arrival.operand is not landed:
             operand_there = _spread_part(arrival.operand, target)

@@ -14,6 +14,7 @@ from hpccoll.schedule.step import (
     Action,
     Buffer,
     Copy,
+    CopyReduce,
     Index,
     Part,
     Range,
@@ -98,7 +99,7 @@ class _AllRanks:
     def _steps(self) -> Iterator[Step]:
         for step in self.schedule.steps(self.ranks):
             now = self.only_in_src
-            if any(isinstance(action, RecvReduce) for action in step.actions):
+            if any(isinstance(action, RecvReduce | CopyReduce) for action in step.actions):
                 now = now.copy()
             yield Step(*(self._redirected(action, now) for action in step.actions))
             for action in step.actions:
@@ -113,7 +114,10 @@ class _AllRanks:
         if isinstance(action, Send):
             return Send(action.peer, self._read(action, action.part, self.only_in_src))
         redirected: Action = action
-        if isinstance(action, Copy):
+        if isinstance(action, CopyReduce):
+            source = self._read(action, action.source, self.only_in_src)
+            redirected = CopyReduce(source, action.target, self._read(action, action.operand, now))
+        elif isinstance(action, Copy):
             redirected = Copy(self._read(action, action.source, self.only_in_src), action.target)
         elif isinstance(action, RecvReduce):
             redirected = RecvReduce(
@@ -207,12 +211,14 @@ def _read_from_src(step: Step, only_in_src: set[int]) -> tuple[Step, set[int]]:
     def redirect(action: Action) -> Action:
         if isinstance(action, Send):
             return Send(action.peer, read(action.part, only_in_src))
-        if isinstance(action, Copy):
-            redirected: Action = Copy(read(action.source, only_in_src), action.target)
+        redirected: Action = action
+        if isinstance(action, CopyReduce):
+            source = read(action.source, only_in_src)
+            redirected = CopyReduce(source, action.target, read(action.operand, now))
+        elif isinstance(action, Copy):
+            redirected = Copy(read(action.source, only_in_src), action.target)
         elif isinstance(action, RecvReduce):
             redirected = RecvReduce(action.peer, action.part, read(action.operand, now))
-        else:
-            redirected = action
         now.difference_update(_units_landed(action))
         return redirected
 

@@ -141,7 +141,18 @@ class Copy:
     target: Part
 
 
-Action: TypeAlias = Send | Recv | RecvReduce | Copy
+@dataclass(frozen=True, slots=True)
+class CopyReduce(Copy):
+    """Fold ``source``, as it was before the step, with ``operand`` into ``target`` on the same rank.
+
+    It takes its turn among the arrivals of the step, as listed: so a rank folds its own contribution
+    at any place of the order, where RecvReduce alone would have it first.
+    """
+
+    operand: Part
+
+
+Action: TypeAlias = Send | Recv | RecvReduce | Copy | CopyReduce
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -190,6 +201,9 @@ def rewrite(step: Step, peer: Callable[[Index], Index], part: Callable[[Part], P
     """Return ``step`` with every peer and every part replaced."""
 
     def rewritten(action: Action) -> Action:
+        if isinstance(action, CopyReduce):
+            operand = part(action.operand)
+            return CopyReduce(part(action.source), part(action.target), operand)
         if isinstance(action, Copy):
             return Copy(part(action.source), part(action.target))
         new_part = part(action.part)
@@ -228,6 +242,8 @@ def with_unit_count(step: Step, units: int) -> Step:
 
 def parts_of(action: Action) -> tuple[Part, ...]:
     """Return all parts that an action reads or writes at a rank."""
+    if isinstance(action, CopyReduce):
+        return action.source, action.target, action.operand
     if isinstance(action, Copy):
         return action.source, action.target
     if isinstance(action, RecvReduce):

@@ -8,6 +8,7 @@ from hpccoll.store.case_row import make_row
 from hpccoll.store.case_states import case_states
 from hpccoll.store.job_cases import JobCases, job_cases
 from hpccoll.store.result_files import ResultFiles, read_all
+from hpccoll.store.row_orders import with_orders
 from hpccoll.store.rows import Results, Row
 from hpccoll.store.sweep_notes import read_sweep_notes
 from hpccoll.store.workload_figures import MedianTimelines, completed_rows
@@ -43,7 +44,7 @@ def to_results(files: ResultFiles, paths: Collection[Path] = (), rule: str = "ma
     machines = {run.run_id: run.machine for run in states.runs}
     return Results(
         timelines=MedianTimelines(jobs),
-        rows=tuple(sorted(completed_rows(rows, machines), key=_row_order)),
+        rows=tuple(with_orders(sorted(completed_rows(rows, machines), key=_row_order))),
         runs=states.runs,
         planned=states.planned,
         missing=states.missing,

@@ -73,6 +73,10 @@ class Row(CaseResult, OfKind):
     ci_low_s: float | None
     # of a prediction, the interval of the prediction
     ci_high_s: float | None
+    # the digest of the order in which the sum is added: cases of equal orders have equal bits; None
+    # if the bits have no order, or it is not known
+    order: str | None = None
+    ranks_agree: bool | None = None  # whether all ranks add in that order
     rounds: int = 1  # number of measured rounds
     # of rounds 1, 2, ...; None if the round is missing
     round_medians_s: tuple[float | None, ...] = ()
@@ -205,6 +209,8 @@ MEANINGS: Mapping[str, str] = {
     "nodes": "nodes of the workers",
     "ranks_per_node": "null if the nodes differ",
     "racks": "racks of the workers",
+    "order": "digest of the order in which floats are added: equal ones have equal bits; null if not known",
+    "ranks_agree": "whether all ranks add in that order",
     "aggregators": "ranks that contribute nothing",
     "iterations": "timed iterations of all rounds",
     "timing": "how operations were timed: single, aggregated, nccl-tests, osu",

@@ -81,7 +81,7 @@ def run_counted(command: Sequence[str], directory: Path, *, barrier: bool) -> Co
         child = subprocess.Popen(command, env=environment)
     except OSError as error:
         raise UnusableError(
-            "hpccoll count", f"{shlex.join(command)} cannot be started: {error.strerror}"
+            "count", f"{shlex.join(command)} cannot be started: {error.strerror}"
         ) from error
     with _signals_passed_on(child):
         code = child.wait()

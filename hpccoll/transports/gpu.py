@@ -243,6 +243,33 @@ class Gpu:
         """Return the address of an array's first element."""
         return address(array)
 
+    def allocate_exportable(self, nbytes: int) -> int:
+        """Return the address of memory of its own allocation, outside of CuPy's pool, which other processes can map."""
+        return int(self._cupy.cuda.runtime.malloc(nbytes))
+
+    def free_exportable(self, address: int) -> None:
+        """Free memory of ``allocate_exportable``, which no process maps any more."""
+        self._cupy.cuda.runtime.free(address)
+
+    def export_handle(self, address: int) -> bytes:
+        """Return the handle by which other processes of the node map memory of ``allocate_exportable``."""
+        return bytes(self._cupy.cuda.runtime.ipcGetMemHandle(address))
+
+    def map_exported(self, handle: bytes) -> int:
+        """Return the address at which this process maps the memory of another one; its GPU may be another one, too."""
+        runtime = self._cupy.cuda.runtime
+        return int(runtime.ipcOpenMemHandle(handle, runtime.cudaIpcMemLazyEnablePeerAccess))
+
+    def unmap_exported(self, address: int) -> None:
+        """Unmap memory of ``map_exported``."""
+        self._cupy.cuda.runtime.ipcCloseMemHandle(address)
+
+    def resident_blocks(self, function: Any, threads: int) -> int:
+        """Return how many blocks of a kernel without dynamic shared memory this GPU runs at once."""
+        blocks_of = self._cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor
+        blocks: int = blocks_of(function.ptr, threads, 0)
+        return blocks * int(self.device.attributes["MultiProcessorCount"])
+
     def kernel(self, source: Path, name: str, itemsize: int) -> Callable[..., None]:
         """Return a function that queues a kernel of CUDA C++, given its grid, block and arguments.
 

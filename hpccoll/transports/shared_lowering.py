@@ -7,7 +7,7 @@ from functools import cache
 from itertools import accumulate, chain, pairwise
 from typing import Any
 
-from hpccoll.schedule import Part, Step
+from hpccoll.schedule import Copy, CopyReduce, Part, Recv, Send, Step
 from hpccoll.schedule.operation import Operation
 from hpccoll.schedule.step import Range, drop_null_peers, parts_of
 
@@ -71,7 +71,10 @@ class Lowering:
         return spans
 
     def overlapping(self, lane: int, step: Step) -> set[int]:
-        """Return the indices of the actions that overlap another action of the step, and so need staging."""
+        """Return the indices of the actions that overlap another action of the step, and so need staging.
+
+        A receive and a local fold need none if only what comes after them in the list overlaps.
+        """
         spans_of_actions = [self.spans(lane, *parts_of(action)) for action in step.actions]
         bounds = _sorted_bounds(list(chain.from_iterable(spans_of_actions)))
         overlapping = set()
@@ -79,7 +82,33 @@ class Lowering:
             with_itself = _count_overlaps(spans, _sorted_bounds(spans))
             if _count_overlaps(spans, bounds) > with_itself:
                 overlapping.add(number)
-        return overlapping
+        return {number for number in overlapping if not self._is_undisturbed(lane, step, number)}
+
+    def _is_undisturbed(self, lane: int, step: Step, number: int) -> bool:
+        """Return whether a receive, or a local fold, may use its part itself: nothing else does before its turn."""
+        action = step.actions[number]
+        earlier = Step(*step.actions[:number])
+        if isinstance(action, CopyReduce):
+            return not overlap(self.written(lane, earlier), self.spans(lane, action.source))
+        if not isinstance(action, Recv):
+            return False
+        used = list(chain.from_iterable(map(parts_of, earlier.actions)))
+        for later in step.actions[number + 1 :]:
+            if isinstance(later, Send):
+                used.append(later.part)
+            elif isinstance(later, Copy):
+                used.append(later.source)
+        return not overlap(self.spans(lane, *used), self.spans(lane, action.part))
+
+    def written(self, lane: int, step: Step) -> list[Span]:
+        """Return the spans that a step writes at this rank."""
+        parts = []
+        for action in step.actions:
+            if isinstance(action, Copy):
+                parts.append(action.target)
+            elif not isinstance(action, Send):
+                parts.append(action.part)
+        return self.spans(lane, *parts)
 
     def averaged(self, lane: int) -> list[Span]:
         """Return the spans that this rank divides by the number of workers after the last step of a lane."""

@@ -96,6 +96,10 @@ class Part(NamedTuple):
 EVERY_CASE = "test_every_case_on_a_gpu_is_right_and_its_faults_are_seen[2]"
 
 PARTS: Mapping[str, Part] = {
+    "peer": Part(
+        90, "ranks", "runs", "Is one kernel on the memory of peers right, and how long is a step? Never tried.",
+        RANK_PROGRAMS, SERVED,
+    ),
     "native_stall": Part(
         60, "tests", "suite", "Does a job go on if a rank stalls in a graph of NCCL's own call? Never passed.",
         RANK_PROGRAMS, SERVED, function="tests", keyword="stalls[native-1]",

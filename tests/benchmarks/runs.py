@@ -42,6 +42,15 @@ ALL_REDUCE = (
 NVLS = "nccl-nvls", "nccl-nvls-off"
 """NVLink SHARP, and its negative control."""
 
+PEER_COUNTS, HOST_COUNTS = (2, 4, 8), (2,)
+"""The ranks of rings on the memory of peers, on GPUs and on the host."""
+SMALL_RING, PEER_SHARE = 64, 0.2
+"""The bytes of the ring whose steps are counted, and the largest share of NCCL's time that is asked for."""
+PEER_RINGS: Sequence[str] = (
+    *("--device", "cuda", "-t", "nccl,peer", "-a", "ring,direct", "--param", "graph=1"),
+    *("-b", "64", "-e", "4M", "-f", "65536", "--seconds", "0.3", "--rounds", "1"),
+)
+
 SHARED_KIND = "measured on a shared GPU"
 
 
@@ -163,6 +172,42 @@ def ended(output: str) -> Verdict:
     all_ended = len(counts) == NODES and all(made == ended for made, ended in counts)
     got = "; ".join(f"{made} and {ended}" for made, ended in counts)
     return bound("communicators that each rank made and ended", got, "as many", all_ended)
+
+
+def peer(here: Here) -> Iterator[Verdict]:
+    """Rings in one kernel on the memory of peers beside rings in groups of NCCL's calls, on the same GPUs."""
+    counts = HOST_COUNTS if here.on_host else PEER_COUNTS
+    for count in counts:
+        name = f"peer-{count}"
+        rows, planned, failure = measured(here, count, PEER_RINGS, name, probed=False)
+        what = f"one kernel on the memory of peers, {count} ranks: right rows"
+        if failure or not rows:
+            yield bound(what, failure or "no row", "all", reached=False)
+            continue
+        wrong = [row for row in rows if row.status == "wrong"]
+        if wrong:
+            yield Verdict(what, "WRONG", f"{len(wrong)} of {planned} are wrong", "all")
+            return
+        right = [row for row in rows if row.status == "ok"]
+        reasons = sorted({row.reason for row in rows if row.reason})
+        complete = len(right) == planned
+        yield bound(what, "; ".join(reasons) or len(right), f"{planned}", complete)
+        yield from _times_of_steps(here, count, right)
+
+
+def _times_of_steps(here: Here, count: int, rows: "Sequence[Row]") -> Iterator[Verdict]:
+    """Yield the time of a small ring by transport, and how the two compare."""
+    small = [row for row in rows if row.bytes == SMALL_RING and row.algorithm == "ring"]
+    seconds = {row.transport: row.median_s for row in small if row.median_s}
+    what = f"ring of {SMALL_RING} B on {count} ranks"
+    for transport, median_s in sorted(seconds.items()):
+        steps = 2 * (count - 1)
+        got = f"{median_s * 1e6:.4g}, {median_s * 1e6 / steps:.3g} a step"
+        yield recorded(f"{what} over {transport}: us", got)
+    if here.on_host or len(seconds) < 2:
+        return
+    ratio = seconds["peer"] / seconds["nccl"]
+    yield bound(f"{what}: peer / nccl", f"{ratio:.3g}", "at most 0.2", ratio <= PEER_SHARE)
 
 
 def busbw(here: Here) -> Iterator[Verdict]:

@@ -115,9 +115,15 @@ def test_each_transport_has_its_timings():
     aggregated = replace(requested, timing="aggregated")
     check_case(aggregated)
     assert unmet_needs(aggregated, Layout.of(2)) == (
-        "timing: 'aggregated' is not valid: single; over mpi also osu; over nccl also aggregated, nccl-tests"
+        "timing: 'aggregated' is not valid: single; over mpi also osu; over nccl also aggregated, "
+        "nccl-tests; over peer also aggregated"
     )
-    for transport, timing in (("nccl", "aggregated"), ("nccl", "nccl-tests"), ("mpi", "osu")):
+    for transport, timing in (
+        ("nccl", "aggregated"),
+        ("nccl", "nccl-tests"),
+        ("peer", "aggregated"),
+        ("mpi", "osu"),
+    ):
         assert (
             unmet_needs(
                 replace(aggregated, device="cuda", transport=transport, timing=timing), Layout.of(2)

@@ -21,8 +21,9 @@ NODE, WIRE = Layout.of(4), Layout.of(4, 1)
         (NODE, (8, 512, 4096, 16384, 1 << 20), {}, [1, 1, 1, 4, 64]),
         (WIRE, (8, 128, 256, 1024, 16384, 1 << 20), {}, [1, 1, 2, 4, 8, 64]),
         (WIRE, (0, 8, 256, 1024, 8192, 1 << 20), {"pipelined": True}, [1, 1, 2, 8, 64, 64]),
-        (NODE, (1 << 20,), {"queued": True}, [1]),
-        (NODE, (1, 1 << 13, 1 << 20), {"pipelined": True, "queued": True}, [1, 2, 64]),
+        (NODE, (1 << 20,), {"rule": "groups"}, [1]),
+        (NODE, (1, 64, 512, 1 << 20), {"rule": "blocks"}, [1, 1, 8, 32]),
+        (NODE, (1, 1 << 13, 1 << 20), {"pipelined": True, "rule": "groups"}, [1, 2, 64]),
     ],
 )
 def test_the_default_channels_follow_from_size_layout_and_transport(layout, kib, more, channels):
@@ -30,25 +31,24 @@ def test_the_default_channels_follow_from_size_layout_and_transport(layout, kib,
 
 
 @pytest.mark.parametrize(
-    ("asked", "pipelined", "queued", "planned"),
+    ("asked", "pipelined", "rule", "planned"),
     [
-        ({}, False, False, (16, 4)),
-        ({}, True, True, (16, 4)),
-        ({"channels": 2}, False, False, (2, 2)),
-        ({"channels": 8, "window": 1}, False, False, (8, 1)),
-        ({"segment": MIB}, False, False, (16, 4)),  # of a unit, a quarter
-        ({"segment": MIB}, True, False, (64, 4)),
-        ({"segment": MIB, "window": 8}, True, True, (64, 8)),
+        ({}, False, "messages", (16, 4)),
+        ({}, True, "groups", (16, 4)),
+        ({}, False, "blocks", (32, 32)),
+        ({"channels": 2}, False, "messages", (2, 2)),
+        ({"channels": 8, "window": 1}, False, "messages", (8, 1)),
+        ({"segment": MIB}, False, "messages", (16, 4)),  # of a unit, a quarter
+        ({"segment": MIB}, True, "messages", (64, 4)),
+        ({"segment": MIB, "window": 8}, True, "groups", (64, 8)),
     ],
 )
 def test_requested_channels_windows_and_segments_override_the_defaults(
-    asked, pipelined, queued, planned
+    asked, pipelined, rule, planned
 ):
     ring = case_of("all_reduce-ring", 4)
     assert (
-        choose_channels(
-            asked, 64 << 20, ring.layout, ring.slices, pipelined=pipelined, queued=queued
-        )
+        choose_channels(asked, 64 << 20, ring.layout, ring.slices, pipelined=pipelined, rule=rule)
         == planned
     )
 

@@ -33,6 +33,7 @@ COMMANDS = (
     "doctor",
     "diagnose",
     "count",
+    "order",
 )
 """The commands of the contract that a person calls."""
 PAGES = ["", *COMMANDS, "predict step", "launch"]

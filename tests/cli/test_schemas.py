@@ -56,6 +56,7 @@ def place(directory, monkeypatch):
 PRINTED = {
     "rows": "export 0.h5",
     "status": "status 0.h5 --json",
+    "order": "order ring -p 4 --json",
     "compare": "compare 0.h5 1.h5 --json",
     "accept": f"accept {INPUTS}/nccl-two-nodes-of-8-h100.txt --cluster {SHARED} --json",
     "ratios": f"accept {INPUTS}/nccl-two-nodes-of-8-h100.txt --cluster {SHARED} --ratios --json",

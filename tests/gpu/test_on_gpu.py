@@ -25,6 +25,7 @@ from hpccoll.transports.gpu import Gpu, missing_for_gpu
 CASES, NCCL = (Path(__file__).parent / name for name in ("case_ranks.py", "nccl_ranks.py"))
 TESTS = Path(__file__).parents[1]
 STEPS = TESTS / "extensions" / "steps" / "measure" / "step_ranks.py"
+PEER = TESTS / "transports" / "peer" / "peer_ranks.py"
 STALLING = TESTS / "measure" / "stalling_ranks.py"
 WATCHDOG = 900
 """Seconds: ranks of one GPU that wait for each other's turn can hang (NCCL's NCCL_MULTI_RANK_GPU_ENABLE)."""
@@ -100,6 +101,13 @@ def test_every_case_on_a_gpu_is_right_and_its_faults_are_seen(mpiexec, ranks):
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 def test_schedules_and_calls_over_nccl_keep_their_contract(mpiexec, ranks):
     ran = mpiexec(ranks, NCCL, timeout=WATCHDOG)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_one_kernel_on_the_memory_of_peers_has_the_bits_of_lockstep(mpiexec, ranks):
+    ran = mpiexec(ranks, PEER, timeout=WATCHDOG)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 

@@ -32,6 +32,18 @@ def on_hosts(*names):
     return results(provenance={"hosts": ["n1", "n2"]}), again(provenance={"hosts": names})
 
 
+def test_cases_that_add_in_another_order_than_before_are_named_and_change_no_verdict():
+    before, now = results(order="a" * 16), again(order="b" * 16)
+    compared = compare(before, now)
+    (finding,) = compared.orders
+    assert finding.kind == "order_changed"
+    assert len(finding.values["cases"]) == len(SIZES)
+    assert compared.to_json()["orders"][0]["kind"] == "order_changed"
+    assert not compared.worse
+    assert not compare(before, again(order="a" * 16)).orders
+    assert not compare(before, again()).orders
+
+
 A_LITTLE = results(noise=0.001), again(dict.fromkeys(SIZES, 1.03), noise=0.001)
 BEFORE = {
     "versions": {"numpy": "2.4"},

@@ -66,10 +66,12 @@ def test_the_interval_of_a_fitted_machine_is_as_wide_as_held_out_measurements_an
     assert wide.ranks_per_node == 1  # as many as were measured
 
 
-@pytest.mark.parametrize(("machine", "queued"), [(cluster(), False), (cluster(nccl=NCCL), True)])
-def test_channels_are_those_of_a_run(machine, queued):
+@pytest.mark.parametrize(
+    ("machine", "rule"), [(cluster(), "messages"), (cluster(nccl=NCCL), "groups")]
+)
+def test_channels_are_those_of_a_run(machine, rule):
     size = 1 << 24
-    expected = default_channels(size, machine.layout(4), queued=queued)
+    expected = default_channels(size, machine.layout(4), rule=rule)
     found = one(machine, 4, size, "ring")
     assert (found.params["channels"], found.params["window"]) == (expected, min(4, expected))
     assert one(machine, 4, size, "ring", parameters={"channels": 3}).params["channels"] == 3

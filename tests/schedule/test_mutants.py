@@ -32,7 +32,7 @@ from schedule_examples import (
     result,
 )
 
-from hpccoll.schedule import Schedule, ScheduleError, out_of_place
+from hpccoll.schedule import Schedule, ScheduleError, out_of_place, place_walk
 from hpccoll.schedule.lockstep import run_lockstep
 from hpccoll.schedule.prove import UnmetPostconditionError, prove
 from hpccoll.schedule.step import (
@@ -251,7 +251,7 @@ def test_units_that_are_proven_in_groups_have_the_same_verdict(monkeypatch):
     at_once = [verdict(prove, case, mutant)[0] for mutant in made]
     module = sys.modules[UnmetPostconditionError.__module__]  # of which the function has the name
     monkeypatch.setattr(module, "MOST_ROW_BYTES", 100)
-    monkeypatch.setattr(module, "KEPT_RANGES", 0)
+    monkeypatch.setattr(place_walk, "KEPT_RANGES", 0)
     assert [verdict(prove, case, mutant)[0] for mutant in made] == at_once
     assert type(None) in at_once
     assert ScheduleError in at_once

@@ -21,7 +21,7 @@ from itertools import count, islice, pairwise
 
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.units import format_size
-from hpccoll.schedule import Copy, Cut, RecvReduce, Schedule, Send
+from hpccoll.schedule import Copy, CopyReduce, Cut, Part, RecvReduce, Schedule, Send
 from hpccoll.schedule.lanes import lane_sequences
 from hpccoll.schedule.step import Step, drop_null_peers
 
@@ -126,15 +126,15 @@ def _lane_steps(
         reduced = 0
         for action in step.actions:
             if isinstance(action, Copy):
+                if isinstance(action, CopyReduce):
+                    reduced += _part_bytes(cut, lane, me, action.target)
                 continue
             out = isinstance(action, Send)
             peer = int(action.peer)
             k = listed[out, peer]
             n = earlier[out, peer, k]
             listed[out, peer], earlier[out, peer, k] = k + 1, n + 1
-            nbytes = (
-                sum(stop - start for start, stop in cut.spans(lane, me, action.part)) * cut.itemsize
-            )
+            nbytes = _part_bytes(cut, lane, me, action.part)
             if not nbytes:
                 continue
             tag = (((2 * n + 1) << k) - 1) * cut.lanes + lane
@@ -145,3 +145,7 @@ def _lane_steps(
                 reduced += nbytes * isinstance(action, RecvReduce)
         if operations := receives + sends:
             yield operations, reduced
+
+
+def _part_bytes(cut: Cut, lane: int, me: int, part: Part) -> int:
+    return sum(stop - start for start, stop in cut.spans(lane, me, part)) * cut.itemsize

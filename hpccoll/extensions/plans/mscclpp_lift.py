@@ -9,6 +9,7 @@ from hpccoll.common.errors import UnusableError
 from hpccoll.extensions.plans.mscclpp_events import Cell, PlanEvent, PlanRun, fault_of
 from hpccoll.schedule import (
     Copy,
+    CopyReduce,
     Index,
     Part,
     Recv,
@@ -223,7 +224,8 @@ def _actions(lift: _Lift, lanes: int) -> Mapping[tuple[int, int], Mapping[int, l
     for (level, ((sender, _), lane), ((receiver, _), _), _, replaces), chunks in messages.items():
         sent, landed, folded = (_part(cells, lanes) for cells in zip(*chunks, strict=True))
         if sender == receiver:
-            programs[lane, sender][level].append(Copy(sent, landed))
+            local = Copy(sent, landed) if replaces else CopyReduce(sent, landed, folded)
+            programs[lane, sender][level].append(local)
             continue
         programs[lane, sender][level].append(Send(receiver, sent))
         receipt = Recv(sender, landed) if replaces else RecvReduce(sender, landed, folded)

@@ -23,7 +23,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from hpccoll.common.errors import BadInputError, UnusableError
-from hpccoll.schedule import Copy, Cut, Part, RecvReduce, Schedule, Send, out_of_place
+from hpccoll.schedule import Copy, CopyReduce, Cut, Part, RecvReduce, Schedule, Send, out_of_place
 from hpccoll.schedule.lanes import lane_sequences
 from hpccoll.schedule.step import Action, drop_null_peers, parts_of
 
@@ -329,12 +329,13 @@ class _Writer:
             landing = self.landing[key]
             if isinstance(action, Copy) and landing == target:
                 landing = self._places(me, key.lane, action.source)
-            if landing == target:
+            folds = isinstance(action, RecvReduce | CopyReduce)
+            if landing == target and not folds:
                 continue
             columns = [landing, target]
             kind: Operation = {"name": "copy"}
             touched = set(target)
-            if isinstance(action, RecvReduce):
+            if isinstance(action, RecvReduce | CopyReduce):
                 operand = self._places(me, key.lane, action.operand)
                 columns = [operand, landing, target]
                 kind = {"name": "re", "reduce_op": "sum"}

@@ -156,7 +156,7 @@ class PreparedCase:
         if self.algorithm is None or self.floor:
             return dict(self.case.params)
         defaults = {"channels": self.operation.channels, "window": self.operation.window}
-        if self.case.transport == "nccl":
+        if TRANSPORTS[self.case.transport].graphs:
             defaults[GRAPH] = 0
         return {**defaults, **self.algorithm.parameters, **self.case.params}
 
@@ -492,8 +492,11 @@ def make_transport(
     if gpu is None:
         return implementation(comm, options if options and case.dtype in options.dtypes else None)
     gpu.release()  # free the memory of earlier cases: NCCL and MPI allocate outside CuPy's pool
-    if case.transport != "nccl":
+    if not row.graphs:
         return implementation(comm, gpu)
+    graph = bool(case.params.get(GRAPH))
+    if case.transport != "nccl":
+        return implementation(comm, gpu, graph=graph, connecting=settings.connecting)
     from hpccoll.cases.communicator_settings import BUFFERS, nccl_config
     from hpccoll.transports.nccl.communicator_config import ConfiguredNccl, NcclBuffers
 
@@ -502,7 +505,7 @@ def make_transport(
     return implementation(
         comm,
         gpu,
-        graph=bool(case.params.get(GRAPH)),
+        graph=graph,
         library=ConfiguredNccl(fields) if fields else None,
         buffers=NcclBuffers(comm, gpu, str(buffers)) if buffers else None,
         connecting=settings.connecting,

@@ -21,6 +21,7 @@ from hpccoll.render.pictures.schedule_view import (
 from hpccoll.schedule import Cost, Counts, Cut, Layout, Part, count
 from hpccoll.schedule.collective import parameter_choices
 from hpccoll.schedule.layout import TIERS
+from hpccoll.schedule.order import ranks_agree
 from hpccoll.schedule.walk import Message, Trace
 
 WIDTH = 120
@@ -32,7 +33,16 @@ _ITEMSIZE = 4
 _GRAINS = 32
 """Elements of a unit for counting bytes: whole grains, so that all units are equal."""
 
-_SINGULAR = {"send": "sends", "fold": "folds", "receive": "receives", "copy": "copies"}
+MOST_ORDERED = 1024
+"""The most workers whose orders are compared."""
+
+_SINGULAR = {
+    "send": "sends",
+    "fold": "folds",
+    "receive": "receives",
+    "copy": "copies",
+    "add": "adds",
+}
 _JOINS = {"send": "to", "fold": "of", "receive": "from"}
 
 
@@ -57,7 +67,7 @@ def _heading(view: ScheduleView) -> Iterator[str]:
     if view.floor:
         yield f"floor: the schedule is empty, and the postcondition of {name} does not hold"
     else:
-        yield f"proven: the postcondition of {name}"
+        yield f"proven: the postcondition of {name}{_agreement_words(view)}"
     choices = parameter_choices(view.algorithm) if view.algorithm else {}
     if view.algorithm and choices:
         defaults = view.algorithm.parameters
@@ -72,6 +82,16 @@ def _heading(view: ScheduleView) -> Iterator[str]:
     if also_in:
         sentence = f"{view.name} is one of {', '.join(also_in)}, too: -c {also_in[0]}"
         yield from wrap(sentence, WIDTH, subsequent_indent="  ")
+
+
+def _agreement_words(view: ScheduleView) -> str:
+    """Return whether all ranks get the same bits, in words; nothing if nothing is added, or there are many ranks."""
+    every_rank_has_it = view.collective.has_op and view.collective.units == "divisible"
+    if not every_rank_has_it or view.collective.rooted or view.layout.workers > MOST_ORDERED:
+        return ""
+    if ranks_agree(view.call, view.slices):
+        return "; all ranks add in the same order, and get the same bits"
+    return "; but ranks add in DIFFERENT orders: the last bits of a sum of floats may differ between them"
 
 
 def round_and_buffer_lines(view: ScheduleView, unit: int | None = None) -> Iterator[str]:
@@ -224,13 +244,17 @@ def _message_notes(state: BufferState, landing: Sequence[Message]) -> str:
 
 
 class _Action(NamedTuple):
-    """What one rank does: sends a part to peers, folds or receives it from them, or copies it to another part."""
+    """What one rank does: sends a part to peers, folds or receives it from them, or copies it to another part.
+
+    Of a local fold, the part is where the sum goes, and the other two are what it adds.
+    """
 
     verb: str
     part: Part
     # the target of a copy, or the operand of a fold if it is not the part itself
     second_part: Part | None = None
     peers: tuple[int, ...] = ()
+    third_part: Part | None = None  # of a local fold
 
 
 def part_lines(trace: Trace, number: int) -> list[str]:
@@ -282,15 +306,17 @@ def _rank_actions(trace: Trace, number: int) -> dict[int, list[_Action]]:
     """Return the actions of every rank that has any: copies, then sends, then arrivals; alike ones with all peers."""
     peers: dict[int, dict[_Action, list[int]]] = defaultdict(lambda: defaultdict(list))
     for m in sorted(trace.departing[number], key=lambda m: not m.copies):
-        if m.copies:
+        if m.copies and not m.folds:
             peers[m.source][_Action("copy", m.sent, m.landed)] = []
-        else:
+        elif not m.copies:
             peers[m.source][_Action("send", m.sent)].append(m.target)
     for sends in peers.values():
         for targets in sends.values():
             targets.sort()
     for m in trace.landing[number]:
-        if not m.copies:
+        if m.copies and m.folds:
+            peers[m.target][_Action("add", m.landed, m.sent, third_part=m.operand)] = []
+        elif not m.copies:
             verb = "fold" if m.folds else "receive"
             operand = None if m.operand == m.landed else m.operand
             peers[m.target][_Action(verb, m.landed, operand)].append(m.source)
@@ -308,6 +334,9 @@ def _text(actions: Sequence[_Action], units: int, verbs: Mapping[str, str] | Non
         verb = verbs[action.verb] if verbs else action.verb
         second_part = _part_text(action.second_part, units) if action.second_part else ""
         part = _part_text(action.part, units)
+        third_part = _part_text(action.third_part, units) if action.third_part else ""
+        if third_part:
+            second_part = f"{second_part} and {third_part}"
         sentences.append(
             _sentence(action, verb, peers=_runs(action.peers), part=part, second_part=second_part)
         )
@@ -317,6 +346,8 @@ def _text(actions: Sequence[_Action], units: int, verbs: Mapping[str, str] | Non
 def _sentence(action: _Action, verb: str, *, peers: str, part: str, second_part: str) -> str:
     if action.verb == "copy":
         return f"{verb} {part} to {second_part}"
+    if action.verb == "add":
+        return f"{verb} {second_part}, into {part}"
     sentence = f"{verb} {part} {_JOINS[action.verb]} {peers}"
     return f"{sentence} with {second_part}" if second_part else sentence
 
@@ -355,6 +386,8 @@ def _rotation(actions: Mapping[int, Sequence[_Action]], units: int, p: int) -> s
     if len({len(mine) for mine in actions.values()}) > 1:
         return None
     sentences = []
+    if any(action.third_part for mine in actions.values() for action in mine):
+        return None
     for alike in zip(*(actions[me] for me in range(len(actions))), strict=True):
         verbs = {
             (action.verb, action.part.buffer, action.second_part and action.second_part.buffer)

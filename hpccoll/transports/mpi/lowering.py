@@ -27,10 +27,10 @@ from hpccoll.executor.lowered_step import (
     LoweredStep,
     MpiMessage,
 )
-from hpccoll.schedule import Copy, Part, Recv, RecvReduce, ScheduleError, Send, Step
+from hpccoll.schedule import Copy, CopyReduce, Part, Recv, RecvReduce, ScheduleError, Send, Step
 from hpccoll.schedule.operation import Array, Operation
 from hpccoll.transports.mpi.shared_windows import NodePeer, SendSpans, SharedMemory
-from hpccoll.transports.shared_lowering import Lowering, Span, align_pieces, overlap
+from hpccoll.transports.shared_lowering import Lowering, align_pieces, overlap
 from hpccoll.transports.transport_interface import address, aligned_empty
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class MpiLowering(Lowering):
 
     def _sequence(self, lanes: range) -> list[LoweredStep]:
         steps = [(lane, step) for lane in lanes for step in self.steps(lane)]
-        length = max((sum(map(len, self._written(lane, step))) for lane, step in steps), default=0)
+        length = max((sum(map(len, self.written(lane, step))) for lane, step in steps), default=0)
         scratch = self.empty(length, self.operation.dtype)
         self.scratches.append(scratch)
         lowered = []
@@ -128,11 +128,6 @@ class MpiLowering(Lowering):
                 if spans:
                     sends[int(action.peer)][lane].append(spans)
         return sends
-
-    def _written(self, lane: int, step: Step) -> list[Span]:
-        actions = (action for action in step.actions if not isinstance(action, Send))
-        parts = [action.target if isinstance(action, Copy) else action.part for action in actions]
-        return self.spans(lane, *parts)
 
     def _step(self, lane: int, step: Step, scratch: Array) -> list[LoweredStep]:
         """Lower a step; if peers read parts from shared memory, a second step waits until they are done."""
@@ -209,18 +204,23 @@ class MpiLowering(Lowering):
     ) -> Sequence[LocalWork]:
         """Return the work that folds an arrival into its target, or copies it there if it is elsewhere."""
         if isinstance(action, RecvReduce):
-            operand = self._views(lane, action.operand)
-            fold = self.operation.reduction.fold
-            return [LocalFold(fold, *views) for views in align_pieces(operand, arrival, target)]
+            return self._folds(lane, action.operand, arrival, target)
         if arrival is target:
             return []
         return _copies(target, arrival)
+
+    def _folds(
+        self, lane: int, operand: Part, arrival: list[Array], target: list[Array]
+    ) -> list[LocalFold]:
+        fold = self.operation.reduction.fold
+        operands = self._views(lane, operand)
+        return [LocalFold(fold, *views) for views in align_pieces(operands, arrival, target)]
 
     def _overwrites_parts_being_read(self, lane: int, step: Step) -> bool:
         """Return whether a step writes parts that ranks of the node read in the same step."""
         sends = (action for action in step.actions if isinstance(action, Send))
         read = [send.part for send in sends if send.peer in self.node_peers]
-        return overlap(self._written(lane, step), self.spans(lane, *read))
+        return overlap(self.written(lane, step), self.spans(lane, *read))
 
     def _copy(
         self,
@@ -234,6 +234,13 @@ class MpiLowering(Lowering):
     ) -> int:
         """Lower a copy, through ``staging`` if the step writes what it reads; return the elements of scratch used."""
         source, target = self._views(lane, action.source), self._views(lane, action.target)
+        if isinstance(action, CopyReduce):
+            if not overlapping:
+                write.after += self._folds(lane, action.operand, source, target)
+                return 0
+            start.before += _copies([staging], source)
+            write.after += self._folds(lane, action.operand, [staging], target)
+            return len(staging)
         if not (
             overlapping or overlap(self.spans(lane, action.source), self.spans(lane, action.target))
         ):

@@ -109,19 +109,12 @@ __device__ __forceinline__ void one(STORED* out, const long long* inputs, int co
     out[at] = divisor ? divided(value, divisor) : value;
 }
 
-// With a demand of two blocks on a multiprocessor the assembler takes up to 128 registers; without one it saves some, and
-// spills a few bytes of each thread.
-extern "C" __global__ void __launch_bounds__(THREADS, 2) fold(const long long* folds, const long long* inputs, int ranges) {
-    int first = 0, last = ranges - 1;  // binary search for the last range that starts at or before this block's tile
-    while (first < last) {
-        int middle = (first + last + 1) / 2;
-        if (folds[middle * ROW + 4] <= (long long)blockIdx.x) first = middle; else last = middle - 1;
-    }
-    const long long* row = folds + first * ROW;
+// Fold one tile of a range, with all threads of the block.
+__device__ __forceinline__ void fold_tile(const long long* row, const long long* inputs, long long tile) {
     STORED* out = (STORED*)row[0];
     inputs += row[1];
     const int count = (int)row[2];
-    const long long elements = row[3], tile = blockIdx.x - row[4], divisor = row[5], head = row[6];
+    const long long elements = row[3], divisor = row[5], head = row[6];
     const int me = threadIdx.x;
 
     if (head == elements) {  // the alignments differ: process single elements
@@ -131,8 +124,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) fold(const long long* f
     }
 
     const long long vectors = (elements - head) / WIDTH, rest = elements - head - vectors * WIDTH;
-    if (tile == 0 && me < head + rest)
-        one(out, inputs, count, divisor, me < head ? me : elements - rest + (me - head));
+    if (tile == 0)
+        for (long long at = me; at < head + rest; at += THREADS)
+            one(out, inputs, count, divisor, at < head ? at : elements - rest + (at - head));
 
     const long long begin = tile * TILE + me;
     Vector value[UNROLL], arrival[UNROLL];
@@ -157,4 +151,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) fold(const long long* f
 #pragma unroll
     for (int i = 0; i < UNROLL; ++i)
         if (begin + i * THREADS < vectors) ((uint4*)(out + head))[begin + i * THREADS] = value[i].whole;
+}
+
+// With a demand of two blocks on a multiprocessor the assembler takes up to 128 registers; without one it saves some, and
+// spills a few bytes of each thread.
+extern "C" __global__ void __launch_bounds__(THREADS, 2) fold(const long long* folds, const long long* inputs, int ranges) {
+    int first = 0, last = ranges - 1;  // binary search for the last range that starts at or before this block's tile
+    while (first < last) {
+        int middle = (first + last + 1) / 2;
+        if (folds[middle * ROW + 4] <= (long long)blockIdx.x) first = middle; else last = middle - 1;
+    }
+    const long long* row = folds + first * ROW;
+    fold_tile(row, inputs, blockIdx.x - row[4]);
 }

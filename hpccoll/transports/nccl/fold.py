@@ -128,16 +128,26 @@ def launch_tables(
     inputs: list[int] = []
     tiles = 0
     for fold in folds:
-        length = len(fold.out)
-        out, *own = (
-            addresses[span.buffer] + span.start * itemsize for span in (fold.out, *fold.inputs)
-        )
-        head = _unaligned_elements(out, own, itemsize, length)
-        rows.append((out, len(inputs), len(own), length, tiles, fold.divisor, head))
+        row, own = fold_row(fold, addresses, itemsize, len(inputs), tiles)
+        rows.append(row)
         inputs += own
+        length = len(fold.out)
+        head = row[-1]
         in_tiles = length - head if head < length else length
         tiles += max(1, -(-in_tiles // tile))
     return LaunchTables(np.array(rows, np.int64), np.array(inputs, np.int64), tiles)
+
+
+def fold_row(
+    fold: Fold, addresses: Mapping[str, int], itemsize: int, first_input: int, first_tile: int
+) -> tuple[tuple[int, ...], list[int]]:
+    """Return the row of a fold as fold.cu reads it, and the addresses of its inputs."""
+    length = len(fold.out)
+    out, *inputs = (
+        addresses[span.buffer] + span.start * itemsize for span in (fold.out, *fold.inputs)
+    )
+    head = _unaligned_elements(out, inputs, itemsize, length)
+    return (out, first_input, len(inputs), length, first_tile, fold.divisor, head), inputs
 
 
 def _unaligned_elements(out: int, inputs: Sequence[int], itemsize: int, length: int) -> int:

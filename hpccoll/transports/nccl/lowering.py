@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 from typing import NamedTuple, TypeAlias
 
-from hpccoll.schedule import Copy, RecvReduce, Send, Step
+from hpccoll.schedule import Copy, CopyReduce, RecvReduce, Send, Step
 from hpccoll.schedule.operation import Operation
 from hpccoll.transports.nccl.fold import Fold, fold_waves
 from hpccoll.transports.nccl.message_times import message_times
@@ -174,7 +174,9 @@ class _Sequence:
                 self.messages.append(_PendingMessage(time, True, int(action.peer), target))
                 continue
             source = spans(lane, action.source) if isinstance(action, Copy) else []
-            needs_staging = overlap(source, target) if source else isinstance(action, RecvReduce)
+            needs_staging = isinstance(action, RecvReduce)
+            if isinstance(action, Copy) and not isinstance(action, CopyReduce):
+                needs_staging = overlap(source, target)
             staged = number in overlapping or needs_staging
             arrival = target
             if staged:
@@ -189,7 +191,7 @@ class _Sequence:
                 arrival = arrival if staged else source
             else:
                 self.messages.append(_PendingMessage(time, False, int(action.peer), arrival))
-            if isinstance(action, RecvReduce):
+            if isinstance(action, RecvReduce | CopyReduce):
                 pieces = align_pieces(target, spans(lane, action.operand), arrival)
                 self.folds[end] += [Fold(out, (own, arrived)) for out, own, arrived in pieces]
             elif arrival is not target:

@@ -120,8 +120,8 @@ typedef struct Work { /* a kernel, transfers that are followed by a fold of what
     struct Work *next;
     struct Stream *captured_on;
     Event *records, *awaits;
-    void (*kernel)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
-    uint64_t arguments[6];
+    void (*kernel)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
+    uint64_t arguments[7];
     Comm *comm;
     uint64_t launch; /* its number in the order of launches */
     char *out;
@@ -372,7 +372,7 @@ static void *run_stream(void *argument) {
         Work *w = s->first;
         pthread_mutex_unlock(&s->mutex);
         uint64_t *a = w->arguments;
-        if (w->kernel) w->kernel(a[0], a[1], a[2], a[3], a[4], a[5]);
+        if (w->kernel) w->kernel(a[0], a[1], a[2], a[3], a[4], a[5], a[6]);
         else in_order(w);
         if (w->comm) w->comm->pending--;
         pthread_mutex_lock(&s->mutex);
@@ -425,7 +425,7 @@ void hostStreamWait(Stream *s) {
     pthread_mutex_unlock(&s->mutex);
 }
 
-void hostLaunch(Stream *s, void *kernel, const uint64_t arguments[6]) {
+void hostLaunch(Stream *s, void *kernel, const uint64_t arguments[7]) {
     Work *w = calloc(1, sizeof *w);
     w->kernel = kernel;
     memcpy(w->arguments, arguments, sizeof w->arguments);
@@ -436,8 +436,8 @@ Event *hostEventCreate(void) { return calloc(1, sizeof(Event)); } /* its few byt
 int64_t hostEventTime(const Event *e) { return e->at; }
 int hostEventDone(const Event *e) { return e->passed >= e->recorded; }
 
-static void pass(uint64_t event, uint64_t number, uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
-    (void)a, (void)b, (void)c, (void)d;
+static void pass(uint64_t event, uint64_t number, uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t unused) {
+    (void)a, (void)b, (void)c, (void)d, (void)unused;
     Event *e = (Event *)event;
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -445,8 +445,8 @@ static void pass(uint64_t event, uint64_t number, uint64_t a, uint64_t b, uint64
     e->passed = number;
 }
 
-static void await(uint64_t event, uint64_t number, uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
-    (void)a, (void)b, (void)c, (void)d;
+static void await(uint64_t event, uint64_t number, uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e) {
+    (void)a, (void)b, (void)c, (void)d, (void)e;
     for (int turn = 0; ((Event *)event)->passed < number; turn++) rest(turn);
 }
 

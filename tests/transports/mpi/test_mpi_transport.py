@@ -18,6 +18,15 @@ def test_the_mpi_transports_pass_the_contract_checks(mpiexec, ranks):
 
 
 @pytest.mark.mpi
+@pytest.mark.long
+@pytest.mark.parametrize("ranks", [2, 5, 6, 7, 8])
+def test_the_mpi_transports_have_the_bits_of_lockstep_on_other_numbers_of_ranks(mpiexec, ranks):
+    """Lockstep has the bits of the summation trees: tests/schedule/test_order.py."""
+    ran = mpiexec(ranks, CONTRACT, "compiled", timeout=900)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.mark.mpi
 def test_the_python_executor_passes_the_contract_checks_also_in_memory_as_of_a_gpu(
     mpiexec, require, tmp_path
 ):

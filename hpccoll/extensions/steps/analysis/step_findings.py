@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any
@@ -13,6 +13,7 @@ from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.round_comparison import clearly_faster, clearly_faster_anywhere
 from hpccoll.analysis.series_points import SeriesPoint
 from hpccoll.analysis.setting import Choice
+from hpccoll.cases.rank_agreement import agreement
 from hpccoll.common.text import Finding, info, join_words, warning
 from hpccoll.common.units import (
     format_count,
@@ -34,6 +35,7 @@ from hpccoll.extensions.steps.analysis.step_comparison import (
     worst_of,
 )
 from hpccoll.extensions.steps.results.step_times import StepTimes, step_of
+from hpccoll.schedule import all_reduce
 from hpccoll.store.call_key import CallKey, call_arguments
 from hpccoll.store.rows import Row, RowKey
 
@@ -178,6 +180,20 @@ def step_findings(group: ChartGroup) -> Iterator[Finding]:
         with_cores, steps, {point.row.key: point.wire for point in group.usable}
     )
     yield from _crowded_findings(compared)
+    yield from ranks_disagree_findings(point.row.algorithm for point in group.usable)
+
+
+def ranks_disagree_findings(algorithms: Iterable[str]) -> Iterator[Finding]:
+    """Yield which algorithms leave ranks with different bits of the gradients that they have reduced."""
+    for name in sorted(set(algorithms)):
+        algorithm = all_reduce.algorithms.get(name)
+        if algorithm is None or agreement(all_reduce, algorithm) is not False:
+            continue
+        text = (
+            f"With {name}, ranks add gradients in different orders: the last bits of their parameters may "
+            "differ from rank to rank, and drift apart."
+        )
+        yield warning("ranks_disagree", text, algorithms=[name])
 
 
 def _overlap_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:

@@ -17,9 +17,10 @@ from step_examples import (
 
 from hpccoll.analysis.late_ranks import late_words
 from hpccoll.extensions.steps.analysis.step_comparison import compare_steps, late_findings
-from hpccoll.extensions.steps.analysis.step_findings import step_table
+from hpccoll.extensions.steps.analysis.step_findings import ranks_disagree_findings, step_table
 from hpccoll.render.export import export
 from hpccoll.render.terminal_summary import outcome_lines
+from hpccoll.schedule import RecvReduce, Send, Step, all_reduce, dst
 from hpccoll.store.load_results import to_results
 from hpccoll.store.result_files import ResultFiles
 
@@ -202,3 +203,19 @@ def test_ranks_that_are_late_in_one_step_are_named_together():
         "rank 2 and rank 5 are late",
         "rank 0, rank 1, rank 2 and 5 more ranks are late",
     ]
+
+
+def test_an_algorithm_whose_ranks_add_in_orders_of_their_own_is_warned_of():
+    def everyone_from_itself(layout, me):
+        peers = [(me + away) % layout.workers for away in range(1, layout.workers)]
+        yield Step(
+            *(Send(peer, dst.all) for peer in peers), *(RecvReduce(peer, dst.all) for peer in peers)
+        )
+
+    all_reduce("own_orders")(everyone_from_itself)
+    try:
+        (finding,) = ranks_disagree_findings(["ring", "own_orders", "native", "ring"])
+    finally:
+        del all_reduce.algorithms["own_orders"]
+    assert finding.kind == "ranks_disagree"
+    assert finding.values["algorithms"] == ["own_orders"]

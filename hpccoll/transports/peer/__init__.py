@@ -1,0 +1,1 @@
+"""Schedules over the memory of peers: one kernel for a whole operation."""

@@ -1,0 +1,100 @@
+"""Memory of a GPU that the other ranks of a node map, and the addresses at which they see it.
+
+A rank exports an allocation as a CUDA IPC handle, and others map it (CUDA Runtime API,
+cudaIpcGetMemHandle, cudaIpcOpenMemHandle). The allocations are not CuPy's: a handle stands for a
+whole allocation, and CuPy's pool puts several arrays into one.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from hpccoll.schedule.operation import Array
+from hpccoll.transports.gpu import GpuArray, gpu_dtype
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from hpccoll.transports.gpu import Gpu
+
+
+class _Place(NamedTuple):
+    """Where an array of a rank lies: the handle of its allocation, and the bytes before it there."""
+
+    handle: bytes
+    offset: int
+
+
+class SharedGpuMemory:
+    """The allocations of a rank that its peers map, and those of its peers; all ranks close it together."""
+
+    def __init__(self, comm: "MPI.Intracomm", gpu: "Gpu") -> None:
+        self._comm = comm
+        self._gpu = gpu
+        self._own: dict[int, int] = {}  # the bytes of each allocation, by its address
+        self._mapped: dict[tuple[int, bytes], int] = {}  # by rank and handle
+
+    def empty(self, count: int, dtype: np.dtype[np.generic]) -> GpuArray:
+        """Return an uninitialised array that peers can map."""
+        element = gpu_dtype(dtype)
+        nbytes = max(1, count) * element.itemsize
+        address = self._gpu.allocate_exportable(nbytes)
+        self._own[address] = nbytes
+        return self._gpu.array_at(address, count, dtype, self)
+
+    def zeros(self, count: int) -> GpuArray:
+        """Return an array of 64-bit zeros that peers can map."""
+        array = self.empty(count, np.dtype(np.uint64))
+        array.set(np.zeros(count, np.uint64), stream=self._gpu.stream)
+        self._gpu.await_work()
+        return array
+
+    def addresses(self, arrays: Mapping[str, Array]) -> list[dict[str, int]]:
+        """Return where this rank sees arrays of the same names at each rank; all ranks call this together.
+
+        The arrays are from ``empty`` or ``zeros``, or parts of them.
+        """
+        places = {}
+        own_addresses = {}
+        for name, array in arrays.items():
+            own_addresses[name] = self._gpu.address(array)
+            if len(array):
+                places[name] = self._place(array)
+        addresses = []
+        places_of_ranks: Sequence[dict[str, _Place]] = self._comm.allgather(places)
+        for rank, places_of_rank in enumerate(places_of_ranks):
+            if rank == self._comm.rank:
+                addresses.append(own_addresses)
+            else:
+                addresses.append(self._mapped_addresses(rank, places_of_rank))
+        return addresses
+
+    def _mapped_addresses(self, rank: int, places: Mapping[str, _Place]) -> dict[str, int]:
+        """Return where this rank sees the arrays of another one."""
+        addresses = {}
+        for name, place in places.items():
+            addresses[name] = self._map(rank, place.handle) + place.offset
+        return addresses
+
+    def _place(self, array: Array) -> _Place:
+        address = self._gpu.address(array)
+        allocations = [start for start in self._own if start <= address]
+        base = max(allocations)
+        handle = self._gpu.export_handle(base)
+        return _Place(handle, address - base)
+
+    def _map(self, rank: int, handle: bytes) -> int:
+        if (rank, handle) not in self._mapped:
+            self._mapped[rank, handle] = self._gpu.map_exported(handle)
+        return self._mapped[rank, handle]
+
+    def close(self) -> None:
+        """Unmap the memory of peers, and then free the memory of this rank; all ranks call this together."""
+        for address in self._mapped.values():
+            self._gpu.unmap_exported(address)
+        self._mapped = {}
+        self._comm.Barrier()  # memory that a peer still maps must not be freed
+        for address in self._own:
+            self._gpu.free_exportable(address)
+        self._own = {}

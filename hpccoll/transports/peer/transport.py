@@ -1,0 +1,153 @@
+"""Schedules over the memory of peers on one node: each operation is one launch of the peer kernel.
+
+Ranks map each other's buffers when a plan is made (shared_memory.py), lower the schedule to a
+program for each sequence of channels (lowering.py), and launch a block for each (peer.cu). The
+launch is cooperative: CUDA refuses a grid that does not fit on the GPU at once, whose blocks would
+wait for blocks that never start.
+"""
+
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hpccoll.common.errors import BadInputError
+from hpccoll.schedule.operation import Array, Operation
+from hpccoll.transports.guarded_memory import GuardedBuffers
+from hpccoll.transports.nccl.fold import THREADS, kernel_macros
+from hpccoll.transports.peer.lowering import PeerLowering, buffer_of_peer
+from hpccoll.transports.peer.peer_plan import PeerDevice, PeerPlan, Waits, pinned_zeros
+from hpccoll.transports.peer.program_tables import (
+    FlagMemory,
+    ProgramTables,
+    kernel_source,
+    program_tables,
+)
+from hpccoll.transports.peer.shared_memory import SharedGpuMemory
+from hpccoll.transports.stream_wait import CONNECTING, Connecting
+from hpccoll.transports.transport_interface import address, check_agreement
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from hpccoll.transports.gpu import Gpu
+
+FLAGS = "flags"
+
+
+class PeerTransport(GuardedBuffers):
+    """Schedules in one kernel on the memory of all ranks of a node.
+
+    Args:
+        graph: whether plans are replayed as CUDA graphs.
+        connecting: how the first operation of each plan is waited for.
+    """
+
+    def __init__(
+        self,
+        comm: "MPI.Intracomm",
+        gpu: "Gpu",
+        *,
+        graph: bool = False,
+        connecting: Connecting = CONNECTING,
+    ) -> None:
+        self.comm = comm
+        self.gpu = gpu
+        self.graph = graph
+        self.connecting = connecting
+        self._shared = SharedGpuMemory(comm, gpu)
+        super().__init__(self._shared.empty)
+
+    def plan(self, operation: Operation, src: Array, dst: Array) -> PeerPlan:
+        """Return the plan of ``operation`` after its first run; all ranks call this together.
+
+        Raises:
+            PlanMismatchError: if the ranks disagree on the messages between them.
+            BadInputError: if the GPU cannot run all blocks at once.
+            StalledError: if the first run does not complete in time.
+        """
+        lowering = PeerLowering(self.comm.rank, operation)
+        received = self.comm.alltoall(lowering.proposals())
+        check_agreement(self.comm.allgather(lowering.mismatched_peers(received)))
+        programs = lowering.programs(received)
+        ranks = operation.layout.ranks
+        shared = {
+            "src": src,
+            "dst": dst,
+            "tmp": self._shared.empty(lowering.tmp_length, operation.dtype),
+            FLAGS: self._shared.zeros(FlagMemory.count(len(programs), ranks)),
+        }
+        scratch = {}
+        for name, length in lowering.scratch_lengths.items():
+            scratch[name] = self.gpu.empty(length, operation.dtype)
+        shared_addresses = self._shared.addresses(shared)
+        addresses = dict(shared_addresses[self.comm.rank])
+        for name, array in scratch.items():
+            addresses[name] = self.gpu.address(array)
+        first_flags = []
+        for peer, peer_addresses in enumerate(shared_addresses):
+            first_flags.append(peer_addresses[FLAGS])
+            for name, address_of_array in peer_addresses.items():
+                addresses[buffer_of_peer(peer, name)] = address_of_array
+        flags = FlagMemory(self.comm.rank, first_flags)
+        tables = program_tables(programs, addresses, flags, operation.dtype.itemsize)
+        plan = self._plan_of(operation, tables, shared | scratch)
+        self.connecting.begin()
+        plan.prepared(graph=self.graph)
+        return plan
+
+    def _plan_of(
+        self, operation: Operation, tables: ProgramTables, buffers: dict[str, Array]
+    ) -> PeerPlan:
+        gpu = self.gpu
+        blocks = tables.blocks
+        function = peer_function(operation.dtype.name, operation.reduction.name, gpu.number)
+        self._check_blocks(function, blocks)
+        abort = pinned_zeros(gpu, 1, np.int32)
+        numbers = pinned_zeros(gpu, blocks, np.uint64)
+        epochs = gpu.upload(np.zeros(blocks, np.uint64))
+        uploaded = [
+            gpu.upload(table) for table in (tables.programs, tables.instructions, tables.inputs)
+        ]
+        addresses = [np.uint64(address(words)) for words in (abort, numbers)]
+        arguments = (*uploaded, epochs, *addresses)
+        launch = partial(
+            function,
+            (blocks, 1, 1),
+            (THREADS, 1, 1),
+            arguments,
+            stream=gpu.stream,
+            enable_cooperative_groups=True,
+        )
+        device = PeerDevice(gpu, self.connecting)
+        result = operation.result(buffers["dst"], self.comm.rank)
+        description = f"one kernel of {blocks} blocks, {len(tables.instructions)} instructions"
+        kept = [*buffers.values(), *uploaded, epochs]
+        waits = Waits(abort, numbers, tables.flags)
+        return PeerPlan(device, result, launch, description, kept, waits)
+
+    def _check_blocks(self, function: Any, blocks: int) -> None:
+        """Check on all ranks that the GPU can run all blocks at once, also if ranks share it."""
+        most = self.gpu.resident_blocks(function, THREADS)
+        sharing = self.comm.allgather(self.gpu.id).count(self.gpu.id)
+        fitting = min(self.comm.allgather(most // sharing))
+        if blocks > fitting:
+            raise BadInputError(
+                "channels",
+                f"{blocks} blocks of the peer kernel",
+                f"at most {fitting}, which this GPU runs at once; do: fewer channels, or a smaller window",
+            )
+
+    def close(self) -> None:
+        """Free the buffers; all ranks call this together."""
+        super().close()
+        self._shared.close()
+
+
+@cache
+def peer_function(element: str, op: str, device: int) -> Any:  # noqa: ARG001  one for each device
+    """Return the kernel for a dtype and a reduction."""
+    import cupy
+
+    options = tuple(f"-D{name}={value}" for name, value in kernel_macros(element, op).items())
+    return cupy.RawKernel(kernel_source(), "peer", options).kernel

@@ -1,0 +1,175 @@
+"""The peer kernel on the host: all ranks of an operation in one process, each block a thread."""
+
+import ctypes
+import threading
+from itertools import count
+
+import numpy as np
+from cpu_kernels import FREE_RUN, PEER_FLAGS, compiled, peer_program
+from schedule_examples import buffers, defined_part
+
+from hpccoll.schedule.lockstep import run_lockstep
+from hpccoll.transports.peer.lowering import PeerLowering, buffer_of_peer
+from hpccoll.transports.peer.program_tables import FlagMemory, program_tables
+
+SCHEDULED = """
+#include <condition_variable>
+#include <mutex>
+#include <random>
+static std::mutex baton;
+static std::condition_variable changed;
+static std::mt19937 dice;
+static std::vector<int> present;
+static int missing, running;
+static thread_local int own;
+static int threads;
+static void choose() {
+    running = present.empty() ? -1 : present[dice() % present.size()];
+    changed.notify_all();
+}
+static void begin_schedule(unsigned seed, int expected) {
+    dice.seed(seed), missing = expected, running = -1, threads = 0;
+    present.clear();
+}
+static void begin_thread() {
+    std::unique_lock<std::mutex> lock(baton);
+    own = threads++;
+    present.push_back(own);
+    if (missing > 0 && --missing == 0) choose();
+    else if (running == -1 && missing == 0) choose();
+    changed.wait(lock, [] { return running == own; });
+}
+static void point() {
+    std::unique_lock<std::mutex> lock(baton);
+    choose();
+    changed.wait(lock, [] { return running == own; });
+}
+static void end_thread() {
+    std::unique_lock<std::mutex> lock(baton);
+    for (auto at = present.begin(); at != present.end(); ++at)
+        if (*at == own) { present.erase(at); break; }
+    choose();
+}
+"""
+"""One block runs at a time, up to its next access to a flag; a seed decides which one is next."""
+
+
+class Rank(ctypes.Structure):
+    """The structure of the same name in cpu_kernels.py."""
+
+    _fields_ = (
+        *(
+            (name, ctypes.c_void_p)
+            for name in (
+                "programs",
+                "instructions",
+                "inputs",
+                "epochs",
+                "waits",
+                "src",
+                "dst",
+                "contribution",
+                "before",
+                "results",
+            )
+        ),
+        ("src_elements", ctypes.c_longlong),
+        ("dst_elements", ctypes.c_longlong),
+    )
+
+
+def peer_library(directory, element, op, replaced=(), scheduler=FREE_RUN, flags=PEER_FLAGS):
+    """Return the kernel and its clusters for a dtype and a reduction, compiled once for each set of arguments."""
+    name = f"cluster-{element}-{op}-{abs(hash((tuple(replaced), scheduler, flags)))}"
+    program = peer_program(element, op, replaced, scheduler)
+    return ctypes.CDLL(str(compiled(directory, name, program, *flags)))
+
+
+class PeerCluster:
+    """The ranks of an operation, with their buffers and programs."""
+
+    def __init__(self, operation):
+        self.operation = operation
+        ranks = range(operation.layout.ranks)
+        self.contributions, self.before = buffers(operation)
+        lowerings = [PeerLowering(me, operation) for me in ranks]
+        proposals = [lowering.proposals() for lowering in lowerings]
+        self.programs = []
+        for me in ranks:
+            received = [proposal[me] for proposal in proposals]
+            assert not lowerings[me].mismatched_peers(received)
+            self.programs.append(lowerings[me].programs(received))
+        self.blocks = len(self.programs[0])
+        self.memory = [self._buffers(lowering, me) for me, lowering in enumerate(lowerings)]
+        flag_count = FlagMemory.count(self.blocks, len(ranks))
+        self.flags = [np.zeros(flag_count, np.uint64) for _ in ranks]
+        self.tables = [self._tables(me) for me in ranks]
+        self.epochs = [np.zeros(self.blocks, np.uint64) for _ in ranks]
+        self.waits = [np.zeros(self.blocks, np.uint64) for _ in ranks]
+        self.abort = np.zeros(1, np.int32)
+
+    def _buffers(self, lowering, me):
+        dtype = self.operation.dtype
+        scratch = {
+            name: np.empty(length, dtype) for name, length in lowering.scratch_lengths.items()
+        }
+        src = np.empty(0 if self.operation.in_place else len(self.contributions[me]), dtype)
+        tmp = np.empty(lowering.tmp_length, dtype)
+        return {"src": src, "dst": np.empty(len(self.before[me]), dtype), "tmp": tmp, **scratch}
+
+    def _tables(self, me):
+        addresses = {name: array.ctypes.data for name, array in self.memory[me].items()}
+        for peer, memory in enumerate(self.memory):
+            addresses |= {
+                buffer_of_peer(peer, name): array.ctypes.data for name, array in memory.items()
+            }
+        flags = FlagMemory(me, [array.ctypes.data for array in self.flags])
+        return program_tables(self.programs[me], addresses, flags, self.operation.dtype.itemsize)
+
+    def run(self, library, operations=3, seed=0, limit_s=60.0):
+        """Return the buffers dst after each operation, by rank: [operation, element].
+
+        The kernel is aborted if it does not end within a limit; the result is None then.
+        """
+        results = [np.zeros((operations, len(dst)), dst.dtype) for dst in self.before]
+        records = (Rank * len(results))(*map(self._record, count(), results))
+        arguments = (len(results), records, self.blocks, operations)
+        pointer = ctypes.c_void_p(self.abort.ctypes.data)
+        running = threading.Thread(target=library.run_cluster, args=(*arguments, pointer, seed))
+        running.start()
+        running.join(limit_s)
+        if not running.is_alive():
+            return results
+        self.abort[0] = 1
+        running.join()
+        return None
+
+    def _record(self, me, results):
+        tables, memory = self.tables[me], self.memory[me]
+        arrays = (
+            tables.programs,
+            tables.instructions,
+            tables.inputs,
+            self.epochs[me],
+            self.waits[me],
+            memory["src"],
+            memory["dst"],
+            self.contributions[me],
+            self.before[me],
+            results,
+        )
+        pointers = [array.ctypes.data for array in arrays]
+        return Rank(*pointers, len(memory["src"]), len(memory["dst"]))
+
+    def wrong_ranks(self, results):
+        """Return the ranks whose results differ in a bit from lockstep after any operation."""
+        expected = [values.copy() for values in self.before]
+        given = [values[:0] if self.operation.in_place else values for values in self.contributions]
+        run_lockstep(self.operation, given, expected)
+        wrong = []
+        for me in range(self.operation.call.p):
+            right = defined_part(self.operation, expected[me], me).tobytes()
+            parts = [defined_part(self.operation, result, me).tobytes() for result in results[me]]
+            if any(part != right for part in parts):
+                wrong.append(me)
+        return wrong

@@ -1,0 +1,115 @@
+"""What schedules over the memory of peers owe, checked by every rank of a real MPI, on GPUs or on the host.
+
+    mpiexec -n 3 python tests/transports/peer/peer_ranks.py [host DIRECTORY]
+
+On the host a rank's GPU memory is a file that the others map, and a block of the kernel is a thread.
+"""
+
+import sys
+from itertools import cycle
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "gpu"))
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+from peer_cases import DTYPES_AND_OPS
+from rank_checks import run_checks
+from rank_gpu import gpu_of_rank, host_directory
+from schedule_examples import ALGORITHMS, buffers, case_of, cases, defined_part, places
+
+from hpccoll.common.errors import StalledError
+from hpccoll.schedule import dtype_of
+from hpccoll.schedule.lockstep import run_lockstep
+from hpccoll.transports.peer.transport import PeerTransport
+from hpccoll.transports.stream_wait import poll_until
+
+COMM = MPI.COMM_WORLD
+ME, RANKS = COMM.rank, COMM.size
+
+
+def bits(values):
+    """Return an array as a GPU of CuPy holds it: bfloat16 as uint16."""
+    return values if values.dtype.kind in "fiu" else values.view(np.uint16)
+
+
+def agrees(operation, *, graph=False) -> None:
+    """Do the operation twice on one plan, and compare its bits with lockstep."""
+    inputs, outputs = buffers(operation)
+    before = bits(outputs[ME].copy())
+    given = bits(inputs[ME][:0] if operation.in_place else inputs[ME])
+    run_lockstep(
+        operation, [values[:0] if operation.in_place else values for values in inputs], outputs
+    )
+    is_worker = operation.call.p > ME
+    right = defined_part(operation, outputs[ME], ME) if is_worker else outputs[ME][:0]
+    transport = PeerTransport(COMM, GPU, graph=graph)
+    src = transport.empty(len(given), operation.dtype)
+    dst = transport.empty(len(before), operation.dtype)
+    plan = transport.plan(operation, src, dst)
+    for _ in range(2):
+        src.set(given, stream=GPU.stream)
+        dst.set(before, stream=GPU.stream)
+        GPU.await_work()
+        COMM.Barrier()
+        plan.run()
+        result = GPU.download(plan.result)
+        assert result.tobytes() == bits(right).tobytes(), f"not what lockstep has: {operation}"
+    plan.close()
+    transport.close()
+
+
+def every_call_of_every_algorithm_agrees_with_lockstep() -> None:
+    shapes = cycle([(1, 1), (3, 2), (4, 4)])
+    elements = cycle(DTYPES_AND_OPS)
+    for collective, algorithm in ALGORITHMS.values():
+        fitting = places(algorithm, RANKS)
+        if fitting.ranks > RANKS:  # its aggregators are ranks of their own
+            continue
+        for turn, case in enumerate(cases(collective, algorithm, fitting)):
+            for in_place in case.placements:
+                channels, window = next(shapes)
+                dtype, op = next(elements)
+                operation = case.operation(
+                    1001,
+                    dtype_of(dtype),
+                    op,
+                    in_place=in_place,
+                    channels=channels,
+                    window=window,
+                )
+                agrees(operation, graph=turn % 2 == 1)
+
+
+def a_rank_that_does_not_launch_is_named_by_those_that_wait() -> None:
+    case = case_of("all_reduce-ring", RANKS)
+    operation = case.operation(1001, "float32")
+    transport = PeerTransport(COMM, GPU)
+    src = transport.empty(0, operation.dtype)
+    dst = transport.empty(1001, operation.dtype)
+    plan = transport.plan(operation, src, dst)
+    if ME:
+        plan.enqueue()
+        with pytest.raises(StalledError):
+            poll_until(GPU.idle, lambda: None, 2.0)
+        waits_for = (ME - 1) % RANKS
+        progress = plan.progress()
+        if waits_for == 0:
+            assert "waits in step 0 for rank 0 to send it message 1" in progress, progress
+        plan.destroy_graphs()
+        GPU.await_work()
+    COMM.Barrier()
+    plan.close()
+    transport.close()
+
+
+if __name__ == "__main__":
+    GPU = gpu_of_rank(COMM, host_directory(sys.argv))
+    run_checks(
+        COMM,
+        [
+            every_call_of_every_algorithm_agrees_with_lockstep,
+            a_rank_that_does_not_launch_is_named_by_those_that_wait,
+        ],
+    )

@@ -1,0 +1,169 @@
+"""The programs of the peer kernel: their bits, their order of memory, and their end, on threads of the host."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from peer_accesses import Ordered
+from peer_cluster import SCHEDULED, PeerCluster, peer_library
+from schedule_examples import SUBJECTS, case_of, every_case
+
+from hpccoll.schedule import Copy, dtype_of
+from hpccoll.schedule.count import count
+from hpccoll.transports.peer.lowering import FoldWave
+from hpccoll.transports.peer.program_tables import RAISE
+
+HERE = Path(__file__).parent
+DTYPES = "int32", "float16", "float32"
+SHAPES = (1, 1), (3, 2), (4, 4)
+"""Channels, and those in flight."""
+SOME = (
+    "all_reduce-ring",
+    "all_reduce-recursive_doubling",
+    "all_reduce-direct",
+    "broadcast-chain",
+    "all_gather-bruck",
+    "all_to_all-pairwise",
+)
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    return tmp_path_factory.mktemp("peer")
+
+
+def operations(ranks, dtype, *, elements=203):
+    """Yield every call of every schedule, in turns of channels."""
+    turn = 0
+    for name in SUBJECTS:
+        for case in every_case(name, ranks):
+            for in_place in case.placements:
+                channels, window = SHAPES[turn % len(SHAPES)]
+                turn += 1
+                yield (
+                    name,
+                    case.operation(
+                        elements,
+                        dtype_of(dtype),
+                        in_place=in_place,
+                        channels=channels,
+                        window=window,
+                    ),
+                )
+
+
+def kernel_of(directory, operation, **more):
+    return peer_library(directory, operation.dtype.name, operation.reduction.name, **more)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("ranks", range(2, 9))
+def test_every_schedule_has_the_bits_of_lockstep(directory, ranks, dtype):
+    for name, operation in operations(ranks, dtype):
+        cluster = PeerCluster(operation)
+        results = cluster.run(kernel_of(directory, operation), operations=2)
+        assert results is not None, f"{name} hangs"
+        assert cluster.wrong_ranks(results) == [], (name, operation)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4, 5, 8])
+def test_flags_order_all_accesses_of_every_schedule_whatever_the_timing(ranks):
+    for name, operation in operations(ranks, "float32"):
+        assert Ordered(PeerCluster(operation).programs).races() == [], name
+
+
+@pytest.mark.parametrize("ranks", [3, 4])
+def test_each_byte_is_read_from_a_peer_once_and_each_fold_is_that_of_the_schedule(ranks):
+    for name, operation in operations(ranks, "float32"):
+        schedules = [operation.lane_schedule(number) for number in range(len(operation.slices))]
+        counted = count(schedules, operation.cut)
+        folds = [
+            fold
+            for program in PeerCluster(operation).programs
+            for block in program
+            for wave in block.instructions
+            if isinstance(wave, FoldWave)
+            for fold in wave.folds
+        ]
+        inputs = [span for fold in folds for span in fold.inputs]
+        read = sum(len(span) for span in inputs if " of rank " in span.buffer)
+        reduced = sum(len(fold.out) * (len(fold.inputs) - 1) for fold in folds)
+        itemsize = operation.dtype.itemsize
+        assert reduced * itemsize == int(counted.reduced.sum()), name
+        steps = [
+            step for schedule in schedules for me in range(ranks) for step in schedule.steps(me)
+        ]
+        copies = any(isinstance(action, Copy) for step in steps for action in step.actions)
+        sent = int(counted.sent.sum())  # with what ranks copy to themselves
+        assert read * itemsize <= sent if copies else read * itemsize == sent, name
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_any_interleaving_of_blocks_gives_the_same_bits(directory, name):
+    operation = case_of(name, 3).operation(24, "float32", channels=2, window=2)
+    library = kernel_of(directory, operation, scheduler=SCHEDULED)
+    for seed in range(10):
+        cluster = PeerCluster(operation)
+        results = cluster.run(library, seed=seed)
+        assert results is not None
+        assert cluster.wrong_ranks(results) == []
+
+
+def test_an_interleaving_finds_flags_that_forget_the_operations_before(directory):
+    operation = case_of("all_reduce-ring", 3).operation(24, "float32")
+    forgotten = [("return epoch * (Count)row[2] + (Count)row[3];", "return (Count)row[3];")]
+    library = kernel_of(directory, operation, replaced=forgotten, scheduler=SCHEDULED)
+    seen = False
+    for seed in range(20):
+        cluster = PeerCluster(operation)
+        results = cluster.run(library, seed=seed, limit_s=5.0)
+        seen = seen or results is None or cluster.wrong_ranks(results) != []
+    assert seen
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_every_wait_for_a_flag_that_never_comes_ends_with_an_abort(directory, name):
+    operation = case_of(name, 3).operation(24, "float32")
+    library = kernel_of(
+        directory, operation, replaced=[("#define PATIENCE 65536", "#define PATIENCE 1024")]
+    )
+    for me in range(3):
+        for number, row in enumerate(PeerCluster(operation).tables[me].instructions):
+            if row[0] != RAISE:
+                continue
+            cluster = PeerCluster(operation)
+            cluster.tables[me].instructions[number, 3] = 0  # raised without the message
+            results = cluster.run(library, operations=1, limit_s=0.3)
+            if results is None:
+                waiting = [
+                    cluster.tables[rank].flags[int(told[0]) - 1].peer
+                    for rank, told in enumerate(cluster.waits)
+                    if told[0]
+                ]
+                assert me in waiting
+
+
+# ---- order of memory, by ThreadSanitizer
+
+
+def sanitizer():
+    """Return the library of ThreadSanitizer; None without one."""
+    path = subprocess.run(
+        ["gcc", "-print-file-name=libtsan.so"], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    return path if Path(path).is_absolute() else None
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", SOME)
+def test_the_sanitizer_finds_every_flag_that_orders_nothing_any_more(directory, name, require):
+    library = sanitizer()
+    require(library is not None, "there is no libtsan: apt install gcc")
+    environment = {**os.environ, "LD_PRELOAD": str(library), "TSAN_OPTIONS": "exitcode=66"}
+    program = [sys.executable, str(HERE / "sanitized_cluster.py"), name, str(directory)]
+    ran = subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout.splitlines()[0] == "right: no race"
+    assert not [line for line in ran.stdout.splitlines() if line.startswith("missed")]
