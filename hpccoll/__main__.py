@@ -77,6 +77,11 @@ def _dispatch() -> int:
         from hpccoll.cli.diagnose import main as diagnose
 
         return diagnose(words)
+    if name == "order":
+        _end_at_interrupt()
+        from hpccoll.cli.order import main as order
+
+        return order(words)
     if name == "run":
         _end_at_interrupt()
         from hpccoll.cli.job_program import main as run

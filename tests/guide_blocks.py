@@ -25,6 +25,7 @@ GUIDES = (
     "results/PREDICT.md",
     "results/FILES.md",
     "results/ALL_IS_WELL.md",
+    "results/ORDER.md",
     "hpccoll/README.md",
 )
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)

@@ -22,6 +22,7 @@ from guide_blocks import (
 
 from hpccoll.cli.commands import find_command
 from hpccoll.cli.diagnose import build_diagnose_parser
+from hpccoll.cli.order import build_order_parser
 from hpccoll.cli.run_options import build_parser
 from hpccoll.common.yaml_model import load_plain_yaml
 from hpccoll.extensions.steps.training.model_file import model_from_json
@@ -113,7 +114,7 @@ def test_every_run_on_gpus_in_a_guide_binds_ranks_next_to_them_also_by_srun(guid
         assert not [option for option in NEXT_TO_GPUS[launcher] if option not in line], line
 
 
-OF_RANKS = {"run": build_parser, "diagnose": build_diagnose_parser}
+OF_RANKS = {"run": build_parser, "diagnose": build_diagnose_parser, "order": build_order_parser}
 """The parsers of commands that ranks run."""
 
 

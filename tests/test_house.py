@@ -36,6 +36,7 @@ MAY_IMPORT = {
     "transports": "executor host schedule common numpy mpi4py cupy cupyx cupy_backends nccl",
     "cases": "algorithms schedule host common msgspec",
     "evidence": "cases host common msgspec",
+    "order": "cases schedule common numpy msgspec",
     "store": "cases schedule common numpy h5py msgspec",
     "diagnosis": "store common numpy scipy",
     "analysis": "evidence store cases schedule common numpy scipy pandas xarray msgspec",
@@ -44,17 +45,17 @@ MAY_IMPORT = {
     "judge": "traces model analysis evidence store cases schedule common numpy scipy msgspec",
     "interop": "judge analysis store cases host schedule common numpy reframe",
     "measure": (
-        "evidence diagnosis analysis transports executor store cases host schedule common numpy mpi4py ml_dtypes"
+        "order evidence diagnosis analysis transports executor store cases host schedule common numpy mpi4py ml_dtypes"
     ),
     "render": (
-        "judge traces measure diagnosis analysis evidence model store cases host schedule common numpy scipy"
+        "judge traces measure diagnosis analysis order evidence model store cases host schedule common numpy scipy"
         " altair jinja2 vl_convert junitparser prometheus_client pyarrow"
     ),
     "sweep": (
         "interop evidence diagnosis analysis store cases executor host schedule common numpy pydantic yaml snakemake"
     ),
     "cli": (
-        "judge traces evidence diagnosis analysis measure sweep render interop model store cases host"
+        "judge traces order evidence diagnosis analysis measure sweep render interop model store cases host"
         " schedule common shtab mpi4py"
     ),
     "extensions": (
@@ -73,7 +74,9 @@ LIGHT = (
     "cli/job_program.py",
     "cli/run_options.py",
     "cli/diagnose.py",
+    "cli/order.py",
     "measure",
+    "order",
     "evidence",
     "cases",
     "host",
@@ -333,6 +336,7 @@ DENSEST = {
     "judge": (13.24, 43, 98, 0),
     "measure": (12.6, 33, 75, 0),
     "model": (14.28, 41, 82, 0),
+    "order": (13.7, 24, 121, 0),
     "render": (13.33, 47, 107, 0),
     "result_set.py": (12.12, 18, 79, 0),
     "schedule": (13.81, 32, 69, 0),

@@ -23,6 +23,7 @@ from hpccoll.common.records import from_builtins, load_record, to_builtins
 from hpccoll.common.units import format_size
 from hpccoll.schedule import MAPPINGS, Layout
 from hpccoll.schedule.collective import AUTO
+from hpccoll.store.schema import IMPORTED
 
 VALID_TABLE = "a table that 'hpccoll tune PATHS --out TABLE.json' makes of raw files"
 
@@ -142,7 +143,10 @@ class TuneTable:
         Raises:
             BadInputError: names the first unknown value.
         """
+        imported_runs = {run.run_id for run in self.runs if run.kind == IMPORTED}
         for number, entry in enumerate(self.entries):
+            if imported_runs.issuperset(entry.runs):
+                continue  # of another program, with algorithms and transports of its own
             key = f"entries.{number}"
             _check_collective(f"{key}.setting.collective", entry.setting.collective)
             _check_value(f"{key}.executor", entry.executor, EXECUTORS)
@@ -174,6 +178,18 @@ class TuneTable:
             if entry.setting in (setting, both):
                 return entry
         return None
+
+    def of_fewer_nodes(self, setting: Setting) -> TableEntry | None:
+        """Return the choices for the most nodes below those of ``setting``, with as many ranks on each."""
+        nearest: TableEntry | None = None
+        for entry in self.entries:
+            smaller = entry.setting
+            alike = replace(setting, ranks=smaller.ranks, nodes=smaller.nodes, racks=smaller.racks)
+            if smaller != alike or smaller.nodes >= setting.nodes:
+                continue
+            if nearest is None or smaller.nodes > nearest.setting.nodes:
+                nearest = entry
+        return nearest
 
     def entry(self, setting: Setting) -> TableEntry:
         """Return the choices of ``setting``, or those of both placements; those of another layout do not apply.

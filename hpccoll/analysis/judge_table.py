@@ -24,6 +24,7 @@ from hpccoll.analysis.setting import Choice, Setting
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.records import to_builtins
 from hpccoll.common.units import format_size
+from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.rows import Results
 
 
@@ -40,6 +41,8 @@ class SizeRegretJson(TypedDict):
     unsure: float
     unpaired: bool
     beyond: bool
+    default_regret: float | None
+    chosen_for_nodes: int | None
 
 
 class SingleChoiceJson(TypedDict):
@@ -84,11 +87,20 @@ class SizeRegret:
     unpaired: bool = False
     noise: float = 0.0  # the relative uncertainty of the regret
     extrapolated: bool = False  # whether the size lies outside those from which the table was made
+    # the time of the library's own choice; None if it was not measured
+    default_seconds: float | None = None
+    # the fewer nodes for which the table has the choice; None if it has one for those of the setting
+    chosen_for_nodes: int | None = None
 
     @property
     def regret(self) -> float:
         """The time of the choice over that of the best: 1 if it is the best; noise may make it too large."""
         return self.seconds / self.best_seconds
+
+    @property
+    def default_regret(self) -> float | None:
+        """The time of the library's own choice over that of the best; None if it was not measured."""
+        return None if self.default_seconds is None else self.default_seconds / self.best_seconds
 
     @property
     def is_significant(self) -> bool:
@@ -109,6 +121,8 @@ class SizeRegret:
             "unsure": self.noise,
             "unpaired": self.unpaired,
             "beyond": self.extrapolated,
+            "default_regret": self.default_regret,
+            "chosen_for_nodes": self.chosen_for_nodes,
         }
 
 
@@ -128,6 +142,14 @@ class TableJudgement:
     @property
     def mean(self) -> float:
         return geometric_mean(regret.regret for regret in self.regrets)
+
+    def regrets_of_default(self) -> tuple[float, ...]:
+        """Return the regret of the library's own choice at each judged size that it was measured at."""
+        measured: list[float] = []
+        for regret in self.regrets:
+            if regret.default_regret is not None:
+                measured.append(regret.default_regret)
+        return tuple(measured)
 
     @property
     def held_out(self) -> float:
@@ -185,7 +207,7 @@ def judge_table(table: TuneTable, results: Results) -> TableJudgement:
         )
         other_conditions[same_results] = None
     for setting, measured in measured_settings(results).items():
-        entry = table.find(setting)
+        entry = table.find(setting) or table.of_fewer_nodes(setting)
         if entry is None:
             unjudged.append(f"{setting.label}: the table has no choice for it")
             continue
@@ -264,7 +286,20 @@ def _size_regret(
         unpaired=not chosen_time.shares_launch(best_time),
         noise=noise,
         extrapolated=not is_inside,
+        default_seconds=_default_seconds(seconds),
+        chosen_for_nodes=entry.setting.nodes if entry.setting.nodes != setting.nodes else None,
     )
+
+
+def _default_seconds(seconds: Mapping[Choice, float]) -> float | None:
+    """Return the time of the library's own call; None if it was not measured."""
+    own_calls = filter(_is_own_call, seconds)
+    return min(map(seconds.__getitem__, own_calls), default=None)
+
+
+def _is_own_call(choice: Choice) -> bool:
+    """Return whether a choice is the library's own call, under whatever name of it."""
+    return choice.algorithm == NATIVE
 
 
 def _best_single_choice(

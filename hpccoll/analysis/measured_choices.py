@@ -220,10 +220,11 @@ def measured_settings(results: Results) -> dict[Setting, MeasuredSetting]:
 def rows_by_setting(results: Results) -> dict[tuple[Setting, Conditions], list[Row]]:
     """Return the rows among which a table can choose, and those of ``auto`` next to them, by setting and conditions.
 
-    Training steps and single ranks are left out, and so are settings in which nothing but ``auto``
-    was measured. A call of the library that has one buffer stands in both placements.
+    They are ours, or, without any, those of PICO. Training steps and single ranks are left out, and
+    so are settings in which nothing but ``auto`` was measured. A call of the library that has one
+    buffer stands in both placements.
     """
-    results = results.ours.without_workloads
+    results = results.choosable.without_workloads
     runs = {run.run_id: run for run in results.runs}
     rows: dict[tuple[Setting, Conditions], list[Row]] = defaultdict(list)
     for row in results.rows:

@@ -17,7 +17,7 @@ from hpccoll.cases.case import COMPILED, IDLE, PYTHON
 from hpccoll.common.units import format_count
 from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.store.call_key import CallKey, call_arguments, root_rank
-from hpccoll.store.rows import Row
+from hpccoll.store.rows import PICO, Row
 
 _ELEMENT_FIELDS = ("dtype", "op")
 """Fields without a meaning for collectives that move no elements."""
@@ -73,9 +73,23 @@ def _compared_with(row: Row, field: str) -> tuple[str, ...]:
 
 def imported_name(row: Row, library: str = "") -> str:
     """Return the name of the series of another program: ``osu MPI_Iallreduce (single)``, with a library if given."""
+    if row.source == PICO:
+        return _pico_name(row, library)
     call = call_label(row.params) or row.algorithm
     how = ", ".join(filter(None, (row.timing, library)))
     return f"{row.source} {call} ({how})"
+
+
+def _pico_name(row: Row, library: str) -> str:
+    """Return PICO's own name of an algorithm, with its segment and ports, and the library if given."""
+    params = dict(row.params)
+    for name in ("call", "scatter", "gather"):  # the name says them
+        params.pop(name, None)
+    words = [str(params.pop("implementation", row.algorithm))]
+    words += [f"{name}={value}" for name, value in params.items()]
+    if library:
+        words.append(f"({library})")
+    return " ".join(words)
 
 
 def call_label(params: Mapping[str, object]) -> str:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hpccoll.common.errors import UnusableError, format_value
 from hpccoll.store.case_times import CaseTimes
-from hpccoll.store.raw_results import Attempt, RankLocation, RawResults
+from hpccoll.store.raw_results import Attempt, CaseHistory, RankLocation, RawResults
 from hpccoll.store.result_files import read_raw
 from hpccoll.store.rows import Row, unit_of
 from hpccoll.store.schema import COLUMNS
@@ -112,7 +112,8 @@ def read_row_times(path: Path, run_ids: Collection[str], rows: Sequence[Row]) ->
             for number, run_id in enumerate(row.round_run_ids, 1)
             if run_id is not None
         }
-        history = next(opened.histories(row.case_id), None)
+        histories = opened.histories(row.case_id)
+        history = next((history for history in histories if _is_of(row, history)), None)
         if (
             history is None
             or history.outcome.times is None
@@ -126,6 +127,11 @@ def read_row_times(path: Path, run_ids: Collection[str], rows: Sequence[Row]) ->
             attempt, _ = by_run[run_id]
             attempts[number] = attempt
         yield RowTimes(history.outcome.times.in_memory(), attempts, history.outcome.program or "")
+
+
+def _is_of(row: Row, history: CaseHistory) -> bool:
+    """Return whether a row is that of a history: launches of other programs may have the same case."""
+    return not row.imported or history.attempt.run_id == row.run_id
 
 
 def time_dataset(
@@ -229,6 +235,10 @@ class _RankArrays:
         """Write the times of a case to the columns of its ranks."""
         self.programs[case] = row_times.program
         recorded = row_times.times
+        if (
+            not recorded.start_ns.size
+        ):  # another program measured the longest of each iteration only
+            return
         for number, attempt, mask in row_times.rounds():
             place = case, number - 1
             iterations = int(mask.sum())

@@ -20,7 +20,11 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "plan": "hpccoll.cli.sweep:PLAN",
         "run": "hpccoll.cli.sweep:RUN",
         "diagnose": "hpccoll.cli.sweep:DIAGNOSE",
+<<<<<<< HEAD
         "count": "hpccoll.cli.count:COUNT",
+=======
+        "order": "hpccoll.cli.sweep:ORDER",
+>>>>>>> main
         "doctor": "hpccoll.cli.info:DOCTOR",
     },
     "Read results": {
@@ -41,7 +45,6 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
     "Look up": {
         "list": "hpccoll.cli.info:LIST",
         "show": "hpccoll.cli.info:SHOW",
-        "order": "hpccoll.cli.schedule_order:ORDER",
     },
 }
 """The commands, each imported when it is needed, by the titles of their groups in the help."""

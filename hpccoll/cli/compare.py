@@ -239,23 +239,22 @@ def import_outputs(
     """Import the output of other benchmarks.
 
     Its results become rows next to ours: report and compare show them with what each number means,
-    and never rank them, because they are timed differently. Ends with 3 if an output ends before
-    its last line.
+    and never rank them, because they are timed differently. A directory stands for all outputs
+    below it, and for the runs of PICO with their metadata. Ends with 3 if an output ends before its
+    last line.
     """
-    from hpccoll.interop.import_results import imported_lines, notes, raw_results, read_output
+    from hpccoll.interop.imported_paths import read_paths
     from hpccoll.store.hdf5 import check_replaceable, write_raw_file
     from hpccoll.store.schema import IMPORTED
 
     check_replaceable(out, "imported results", lambda attempt: attempt.kind == IMPORTED)
-    given = supplied_metadata(ranks, nodes, library, program)
-    outputs = {path: read_output(path, given) for path in files}
-    raw = raw_results(outputs, out)
+    imported = read_paths(files, supplied_metadata(ranks, nodes, library, program), out)
     with writing(out):
-        write_raw_file(raw, out)
-    for line in (note for path, output in outputs.items() for note in notes(path, output)):
+        write_raw_file(imported.results, out)
+    for line in imported.notes():
         print(f"hpccoll: note: {to_one_line(line)}", file=sys.stderr)
-    code = report_truncated(path for path, output in outputs.items() if output.truncated)
-    for line in imported_lines(outputs):
+    code = report_truncated(imported.truncated)
+    for line in imported.lines():
         print(line)
     print(f"results: {out}")
     return code
@@ -268,7 +267,8 @@ IMPORT = Command(
     arguments=(
         PositionalArgument(
             "files",
-            "outputs of OSU, nccl-tests, rccl-tests or IMB; several of one benchmark are rounds",
+            "outputs of OSU, nccl-tests, rccl-tests or IMB (those of one benchmark are rounds); runs of PICO; "
+            "directories of them",
             "FILE...",
             kind="path",
             repeated=True,

@@ -10,6 +10,7 @@ from hpccoll.cli.command import Command
 from hpccoll.cli.commands import shown_commands
 from hpccoll.cli.diagnose import build_diagnose_parser
 from hpccoll.cli.extension_commands import WordsCommand, job_command
+from hpccoll.cli.order import build_order_parser
 from hpccoll.common.errors import BadInputError
 
 SHELLS = "bash", "zsh", "tcsh"
@@ -45,6 +46,8 @@ def _parser_of_ranks(name: str) -> argparse.ArgumentParser | None:
         return run_options.build_parser()
     if name == "diagnose":
         return build_diagnose_parser()
+    if name == "order":
+        return build_order_parser()
     command = job_command(name)
     if not command:
         return None

@@ -1,6 +1,5 @@
 """The command ``order`` of a schedule: in which order an algorithm of ours adds, computed without ranks."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from hpccoll.cli.command import Command
@@ -10,12 +9,6 @@ from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.options import Option, PositionalArgument
 
 NATIVE = "native"
-
-
-def is_of_schedule(words: Sequence[str]) -> bool:
-    """Return whether the words after ``order`` ask for a computed order: they name the number of workers."""
-    flags = [word.partition("=")[0] for word in words]
-    return "--workers" in flags or any(flag.startswith("-p") for flag in flags)
 
 
 def order(

@@ -14,6 +14,8 @@ from hpccoll.cli.diagnose import main as run_diagnosis
 from hpccoll.cli.extension_commands import WordsCommand
 from hpccoll.cli.job_program import main as run_job
 from hpccoll.cli.option_parser import OPTIONS
+from hpccoll.cli.order import ORDER_SUMMARY
+from hpccoll.cli.order import main as run_order
 from hpccoll.cli.report import write_report
 from hpccoll.cli.run_options import RUN_SUMMARY
 from hpccoll.common.errors import BadInputError, UnusableError, to_one_line
@@ -242,3 +244,4 @@ LAUNCH = Command(
 
 RUN = WordsCommand(RUN_SUMMARY, run_job)
 DIAGNOSE = WordsCommand(DIAGNOSE_SUMMARY, run_diagnosis)
+ORDER = WordsCommand(ORDER_SUMMARY, run_order)

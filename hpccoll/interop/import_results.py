@@ -89,6 +89,10 @@ HINTS = {
 """What an output lacks, by a pattern of what it has."""
 
 
+class UnknownProgramError(BadInputError):
+    """The file is not the output of a program that an importer knows."""
+
+
 def read_output(path: Path, supplied: SuppliedMetadata) -> BenchmarkOutput:
     """Read the output of a benchmark; BadInputError if its program is unknown, or a result in it cannot be read."""
     exported = _exported_lines(read_text(path, "FILE", MAX_BYTES, errors="replace"))
@@ -165,7 +169,7 @@ def _read_by_extension(
             ) from error
     names = join_words((importer.name for importer in (*IMPORTERS, *brought)), "or")
     hint = unpacking_hint(path, "FILE") or _missing_part(text)
-    raise BadInputError("FILE", str(path), f"output of {names}{hint}")
+    raise UnknownProgramError("FILE", str(path), f"output of {names}{hint}")
 
 
 def _missing_part(text: str) -> str:
@@ -277,6 +281,13 @@ def notes(path: Path, output: BenchmarkOutput) -> Iterator[str]:
 def raw_results(outputs: Mapping[Path, BenchmarkOutput], out: Path) -> RawResults:
     """Return the results of outputs as a raw file; BadInputError if their programs, libraries or hosts differ."""
     _check_is_one_benchmark(outputs.values())
+    return results_of_launches(launches_of_outputs(outputs), out)
+
+
+def launches_of_outputs(
+    outputs: Mapping[Path, BenchmarkOutput],
+) -> Sequence[tuple[Attempt, list[Outcome]]]:
+    """Return the results of outputs of one program and library by launch; results of the same case are rounds."""
     by_case: dict[str, list[ForeignResult]] = defaultdict(list)
     for output in outputs.values():
         for result in output.results:
@@ -296,18 +307,29 @@ def raw_results(outputs: Mapping[Path, BenchmarkOutput], out: Path) -> RawResult
     hosts = _hosts_of_launches(outputs.values())
     provenance = _provenance(outputs, variables, hosts.values())
     attempts: list[tuple[Attempt, list[Outcome]]] = []
-    for number, ((ranks, nodes), outcomes) in enumerate(sorted(launches.items()), 1):
-        attempt = _attempt(number, ranks, nodes, hosts.get((ranks, nodes), ()), provenance)
+    for (ranks, nodes), outcomes in sorted(launches.items()):
+        attempt = _attempt(ranks, nodes, hosts.get((ranks, nodes), ()), provenance)
         attempts.append((attempt, outcomes))
-    cases: list[Case] = []
-    for outcomes in launches.values():
-        cases += [outcome.case for outcome in outcomes]
+    return attempts
+
+
+def results_of_launches(launches: Sequence[tuple[Attempt, list[Outcome]]], out: Path) -> RawResults:
+    """Return the results of launches as a raw file, with an attempt for each; the job has each case once."""
+    attempts: list[tuple[Attempt, list[Outcome]]] = []
+    cases: dict[str, Case] = {}
+    rounds = 1
+    for number, (attempt, outcomes) in enumerate(launches, 1):
+        attempts.append((replace(attempt, number=number), outcomes))
+        for outcome in outcomes:
+            cases[outcome.case.id] = outcome.case
+            if outcome.times is not None:
+                rounds = max(rounds, int(outcome.times.round.max()))
     job = Job(
         name=JOB_NAME,
-        ranks=max(ranks for ranks, _ in launches),
-        nodes=max(nodes for _, nodes in launches),
+        ranks=max(attempt.ranks for attempt, _ in attempts),
+        nodes=max(attempt.nodes for attempt, _ in attempts),
         effort=Effort(warmup=0, min_iterations=rounds, max_iterations=rounds, rounds=rounds),
-        cases=tuple(cases),
+        cases=tuple(cases.values()),
     )
     return RawResults(path=out, job=job, attempts=attempts)
 
@@ -364,7 +386,7 @@ def _provenance(
 
 
 def _attempt(
-    number: int, ranks: int, nodes: int, hosts: Sequence[str], provenance: Mapping[str, object]
+    ranks: int, nodes: int, hosts: Sequence[str], provenance: Mapping[str, object]
 ) -> Attempt:
     per_node, rest = divmod(ranks, nodes)
     node_of_rank: list[int] = []
@@ -372,7 +394,7 @@ def _attempt(
         node_of_rank += [node] * (per_node + 1 if node < rest else per_node)
     layout = Layout(tuple(node_of_rank))
     machine = f"{format_count(nodes, 'node')} ({', '.join(hosts) or 'hosts unknown'}), {provenance['library']}"
-    return Attempt.not_launched(number, IMPORTED, machine, layout, provenance, hosts)
+    return Attempt.not_launched(1, IMPORTED, machine, layout, provenance, hosts)
 
 
 def _outcome(

@@ -1,10 +1,12 @@
 """Tables of choices in words: the choices of ``tune``, and the judgement of a table."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
+import numpy as np
+
 from hpccoll.analysis.judge_table import SizeRegret, TableJudgement
-from hpccoll.common.units import format_seconds, format_size
+from hpccoll.common.units import format_count, format_seconds, format_size
 from hpccoll.render.answer_lines import terminal_lines
 from hpccoll.render.answers import Answers, not_measured_line
 from hpccoll.store.rows import Results
@@ -32,6 +34,10 @@ def judgement_lines(judgement: TableJudgement) -> Iterator[str]:
     yield from judgement.other_conditions
     all_sizes = _regret(judgement.mean, judgement.held_out)
     yield f"geometric mean of the regret at {len(judgement.regrets)} sizes: {all_sizes}"
+    yield f"the table's choice: {_spread([regret.regret for regret in judgement.regrets])}"
+    library_regrets = judgement.regrets_of_default()
+    if library_regrets:
+        yield f"the library's own: {_spread(library_regrets)}"
 
 
 def _size_line(r: SizeRegret) -> str:
@@ -42,9 +48,17 @@ def _size_line(r: SizeRegret) -> str:
         notes += ", in another launch"
     if notes and not r.is_significant:
         notes += f", but not clearly: noise may change the regret by {100 * r.noise:.0f} %"
+    if r.chosen_for_nodes:
+        notes += f"; the choice of the table for {format_count(r.chosen_for_nodes, 'node')}"
     if r.extrapolated:
         notes += "; outside the measured sizes of the table"
     return f"{format_size(r.nbytes):>12}  {r.regret:.3f}  {r.choice.label}: {format_seconds(r.seconds)}{notes}"
+
+
+def _spread(regrets: Sequence[float]) -> str:
+    """Return the median and the worst decile of regrets."""
+    middle, worst = np.quantile(regrets, (0.5, 0.9))
+    return f"median {middle:.3f}, one in ten at least {worst:.3f}, at {format_count(len(regrets), 'size')}"
 
 
 def _regret(mean: float, held_out: float) -> str:

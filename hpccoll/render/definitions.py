@@ -11,6 +11,7 @@ from hpccoll.cases.algorithm_registry import emulations
 from hpccoll.common.text import join_words
 from hpccoll.store.call_key import root_rank
 from hpccoll.store.host_names import jobs_and_hosts
+from hpccoll.store.rows import PICO
 from hpccoll.store.schema import MODELLED
 
 COLLECTIVE_DESCRIPTIONS = {
@@ -202,9 +203,10 @@ def heading_lines(group: ChartGroup) -> tuple[str, ...]:
         lines.append(f"launches on different hosts are joined: {jobs_and_hosts(joined)}")
     lines_beside: dict[str, None] = {}
     for point in group.imports:
-        lines_beside[
-            f"{point.row.source}: on {point.machine}; timed differently, and not ranked"
-        ] = None
+        timing = "timed differently, and not ranked"
+        if point.row.source == PICO:
+            timing = "timed as ours; ranked where nothing of ours was measured"
+        lines_beside[f"{point.row.source}: on {point.machine}; {timing}"] = None
     for point in group.predictions:
         line = "dotted" if point.row.kind == MODELLED else "dashed"
         lines_beside[f"{line}: predicted, not measured; {point.prediction}"] = None

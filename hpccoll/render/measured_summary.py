@@ -39,6 +39,10 @@ def _headed_points(groups: Sequence[ChartGroup]) -> tuple[list[SeriesPoint], str
     return [point for group in groups for point in group.predictions], ", predicted"
 
 
+MOST_LISTED = 6
+"""The most numbers of ranks or nodes that are listed; of more, the smallest and the largest are named."""
+
+
 def _counted(names: Sequence[str]) -> str:
     collectives = [name for name in names if not is_workload(name)]
     counted = collectives[0]
@@ -62,6 +66,8 @@ def _shapes(points: Iterable[SeriesPoint]) -> str:
 
 def _listed(numbers: Sequence[int], noun: str) -> str:
     words = join_words(numbers)
+    if len(numbers) > MOST_LISTED:
+        words = join_ends(numbers)
     return format_count(1 if words == "1" else words, noun)
 
 

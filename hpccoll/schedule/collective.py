@@ -382,6 +382,16 @@ def _listed(valid: Valid) -> range | list[str]:
     return valid
 
 
+def word_parameters(algorithm: Algorithm) -> dict[str, tuple[str, ...]]:
+    """Return the parameters of an algorithm that are one of some words, each with these words."""
+    words = {}
+    for name in algorithm.parameters:
+        for valid in _annotations(algorithm, name):
+            if isinstance(valid, tuple):
+                words[name] = valid
+    return words
+
+
 def check_parameters(algorithm: Algorithm, parameters: Mapping[str, Parameter]) -> None:
     """Check the names and the values of the parameters of an algorithm.
 

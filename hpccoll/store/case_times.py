@@ -172,8 +172,11 @@ class CaseTimes:
 
     kept: KeptTimes  # the times of the kept ranks
     rank_stride: int  # a power of two; ranks 0, stride, 2 stride ... are kept, 1 keeps all
-    min_ns: Nanoseconds  # the shortest duration over all ranks, [iteration]
-    median_ns: Nanoseconds  # the median duration over all ranks, [iteration]
+    # the shortest duration over all ranks, [iteration]; empty if another program measured only the
+    # longest one
+    min_ns: Nanoseconds = field(default_factory=_nothing(0))
+    # the median duration over all ranks, [iteration]; empty likewise
+    median_ns: Nanoseconds = field(default_factory=_nothing(0))
     # the longest duration over all ranks, [iteration]: the time of the operation by the rule
     # ``max``
     max_ns: Nanoseconds
@@ -182,7 +185,8 @@ class CaseTimes:
     # the mean duration over all ranks, [iteration]: the time by the rule ``mean``; empty for other
     # timings
     mean_ns: Nanoseconds = field(default_factory=_nothing(0))
-    slowest_rank: Nanoseconds  # the rank of the longest duration, [iteration]
+    # the rank of the longest duration, [iteration]; empty likewise
+    slowest_rank: Nanoseconds = field(default_factory=_nothing(0))
     # how far apart ranks of one clock start, the largest over clocks, [iteration]; empty if no
     # clock has two ranks
     skew_ns: Nanoseconds = field(default_factory=_nothing(0))
@@ -207,6 +211,12 @@ class CaseTimes:
             np.zeros_like(end), end, one_clock=one_clock, limit=1, round_number=round_number
         )
         return replace(times, skew_ns=np.empty(0, np.int64))  # nothing was measured
+
+    @classmethod
+    def of_slowest(cls, longest_ns: Nanoseconds) -> "CaseTimes":
+        """Return the times of one round, given only the longest duration over ranks, [iteration]."""
+        rounds = np.ones(len(longest_ns), np.uint8)
+        return cls(kept=TimesOfRanks(), rank_stride=1, max_ns=longest_ns, round=rounds)
 
     @classmethod
     def from_samples(

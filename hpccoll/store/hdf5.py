@@ -30,6 +30,9 @@ from hpccoll.store.sealed_file import (
 )
 
 _ATTEMPT_PREFIX = "attempt_"
+MAX_CHUNK_ITERATIONS = 1 << 10
+"""The most iterations of a chunk of a file that is written at once: its cases may differ a thousandfold in theirs,
+and each chunk is compressed as a whole."""
 
 
 class RawFileWriter:
@@ -120,7 +123,7 @@ def write_raw_file(raw: RawResults, path: Path) -> None:
         outcome for _, outcomes_of_attempt in raw.attempts for outcome in outcomes_of_attempt
     )
     longest = max((len(outcome.times.max_ns) for outcome in outcomes if outcome.times), default=1)
-    writer = RawFileWriter(path, raw.job, longest)
+    writer = RawFileWriter(path, raw.job, min(longest, MAX_CHUNK_ITERATIONS))
     try:
         writer.finish(raw)
     finally:

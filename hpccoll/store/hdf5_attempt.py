@@ -493,5 +493,5 @@ def _read_times(
 
 
 _NO_RANKS = TimesOfRanks()
-_OPTIONAL = frozenset({"span_ns", "mean_ns", "device_ns", "skew_ns", "device_max_ns", *OF_TRAINING})
+_OPTIONAL = frozenset(column.name for column in _PER_ITERATION) - {"max_ns", "round"}
 """The columns of iterations that a case may lack."""

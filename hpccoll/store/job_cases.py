@@ -38,7 +38,8 @@ class JobCases:
 
 def job_cases(raw: RawResults) -> JobCases:
     """Return what a raw file, which does not change any more, says of the cases of its job."""
-    histories = {history.outcome.case.id: history for history in raw.histories()}
+    every = list(raw.histories())  # launches of other programs may have the same case
+    histories = {history.outcome.case.id: history for history in every}
     done = raw.done
     reasons = raw.failure_reasons()
     failures: dict[str, str] = {}
@@ -47,8 +48,8 @@ def job_cases(raw: RawResults) -> JobCases:
         if failure:
             failures[case_id] = failure
     row_histories: list[CaseHistory] = []
-    for case_id, history in histories.items():
-        row_histories.append(history.with_failure(failures.get(case_id)))
+    for history in every:
+        row_histories.append(history.with_failure(failures.get(history.outcome.case.id)))
     for case in raw.job.cases:
         if raw.attempts and case.id in failures and case.id not in histories:
             last_attempt, _ = raw.attempts[-1]

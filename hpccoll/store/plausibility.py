@@ -8,6 +8,7 @@ program contradict themselves.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -105,7 +106,7 @@ class OutcomeCheck:
         case, workers = outcome.case, attempt.ranks - attempt.aggregators
         if not _is_valid_size(outcome, workers):
             raise ImplausibleError(f"{outcome.bytes} bytes were moved of {case.bytes}")
-        _raise_first(_shape_violations(times, attempt.ranks))
+        _raise_first(_shape_violations(times, attempt.ranks, ours=attempt.ours))
         _raise_first(_times_violations(times, self.job, workers))
         if attempt.ours and case.timing in LOOPS_OF_PROGRAMS and not times.mean_ns.size:
             raise ImplausibleError(f"timing {case.timing} has no mean")
@@ -125,6 +126,8 @@ def check_rank_times(
         attempt: the attempt that measured them.
     """
     workers = attempt.ranks - attempt.aggregators
+    if attempt.imported and not ranks.start_ns.size:
+        return  # a program that writes the longest time of an iteration only
     _raise_first(_rank_shape_violations(ranks, times, attempt.ranks))
     _raise_first(_rank_violations(ranks, times, workers))
     _raise_first(_timeline_violations(ranks, times.rank_stride, program, workers))
@@ -216,14 +219,16 @@ def _kept_ranks(times: CaseTimes, ranks: int) -> int:
     return -(-ranks // times.rank_stride)
 
 
-def _shape_violations(times: CaseTimes, ranks: int) -> Iterator[str]:
+def _shape_violations(times: CaseTimes, ranks: int, *, ours: bool) -> Iterator[str]:
     n, stride = len(times.max_ns), times.rank_stride
     kept = _kept_ranks(times, ranks) if stride > 0 else 0
     is_power = stride & (stride - 1) == 0
     if not (n and kept and is_power):
         yield f"times of {kept} ranks, every {stride}th, are kept in {n} iterations"
-    per_iteration = times.min_ns, times.median_ns, times.max_ns, times.slowest_rank, times.round
-    if any(values.shape != (n,) for values in per_iteration):
+    if times.max_ns.shape != (n,) or times.round.shape != (n,):
+        yield "its times are of different iterations"
+    from_all_ranks = times.min_ns, times.median_ns, times.slowest_rank
+    if any(values.shape != (n,) for values in from_all_ranks if ours or values.size):
         yield "its times are of different iterations"
     optional = times.span_ns, times.mean_ns, times.skew_ns, times.device_max_ns
     training_times = (getattr(times, name) for name in OF_TRAINING)
@@ -240,10 +245,7 @@ def _rank_shape_violations(ranks: TimesOfRanks, times: CaseTimes, count: int) ->
 
 
 def _times_violations(times: CaseTimes, job: Job, workers: int) -> Iterator[str]:
-    ordered = (
-        (times.min_ns >= 0) & (times.min_ns <= times.median_ns) & (times.median_ns <= times.max_ns)
-    )
-    if not ordered.all():
+    if not _are_ordered(times):
         yield "the shortest, median and longest time are in no order"
     if _outside(times.slowest_rank, 0, workers - 1):
         yield "the slowest rank is not a rank of the job"
@@ -264,6 +266,13 @@ def _times_violations(times: CaseTimes, job: Job, workers: int) -> Iterator[str]
         yield "an accuracy is not a share"
     if _outside(times.step_differing, 0, workers - 1):
         yield "other ranks than those of the job differ"
+
+
+def _are_ordered(times: CaseTimes) -> bool:
+    """Return whether no shortest, median or longest time is below the one before, or below 0."""
+    rising = [np.zeros(1, np.int64), times.min_ns, times.median_ns, times.max_ns]
+    measured = [values for values in rising if values.size]
+    return all(bool((low <= high).all()) for low, high in pairwise(measured))
 
 
 def _rank_violations(ranks: TimesOfRanks, times: CaseTimes, workers: int) -> Iterator[str]:

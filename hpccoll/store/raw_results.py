@@ -346,13 +346,22 @@ class RawResults:
         return places[-1] if places else None
 
     def histories(self, case_id: str | None = None) -> Iterator[CaseHistory]:
-        """Yield the history of each case that has an outcome, or of the case ``case_id``."""
+        """Yield the history of each case that has an outcome, or of the case ``case_id``.
+
+        A launch of another program has a history of its own: it may have run on another machine.
+        """
         positions_by_case = self._index_cases()
-        if case_id is None:
-            for positions in positions_by_case.values():
-                yield self._history(positions)
-        elif case_id in positions_by_case:
-            yield self._history(positions_by_case[case_id])
+        case_ids = [case_id] if case_id is not None else list(positions_by_case)
+        for name in case_ids:
+            ours: list[tuple[int, int]] = []
+            for position in positions_by_case.get(name, ()):
+                attempt, _ = self.attempts[position[0]]
+                if attempt.imported:
+                    yield self._history([position])
+                else:
+                    ours.append(position)
+            if ours:
+                yield self._history(ours)
 
     def _history(self, positions: Sequence[tuple[int, int]]) -> CaseHistory:
         """Return the history of a case with outcomes at ``positions`` (attempt, index)."""

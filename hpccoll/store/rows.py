@@ -29,6 +29,9 @@ MEAN = "mean"
 """The rule of a time that is the mean over iterations and ranks, as the program defines it whose loop measured it."""
 
 
+PICO = "pico"
+"""The source of results of PICO, whose time of an iteration is the longest duration over ranks, too."""
+
 RowKey: TypeAlias = tuple[str, str, str]
 """What identifies a row: its job, run_id and case_id."""
 
@@ -417,6 +420,18 @@ class Results(CaseStates):
         """The results that hpccoll measured: what answers, tables and findings are made from."""
         runs = tuple(run for run in self.runs if run.ours)
         return replace(self, rows=tuple(row for row in self.rows if row.ours), runs=runs)
+
+    @property
+    def choosable(self) -> "Results":
+        """The results among which a table chooses: ours; without any, those of PICO, which times as we do."""
+        ours = self.ours
+        if ours.rows:
+            return ours
+        rows: list[Row] = []
+        for row in self.rows:
+            if row.source == PICO:
+                rows.append(row)
+        return replace(self, rows=tuple(rows))
 
     @property
     def without_workloads(self) -> "Results":

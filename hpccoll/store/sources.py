@@ -37,6 +37,12 @@ SOURCES = {
         "the mean over ranks (t_avg) of the mean over iterations, each followed by a barrier; point to point the "
         "longest over ranks",
     ),
+    "pico": Source(
+        "PICO",
+        "each iteration takes the longest duration over ranks, after MPI_Barrier, and the median of all iterations "
+        "counts, as ours does; PICO warms nothing up. An algorithm of ours that it ran is named after ours, with "
+        "PICO's own name as its implementation",
+    ),
 }
 """The sources that hpccoll knows. Its own is the longest duration over ranks after its barrier; the median of them."""
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from cli_runner import invoke
 
-from hpccoll.cli.schedule_order import is_of_schedule
+from hpccoll.cli.order import is_of_schedule
 from hpccoll.schedule.summation_tree import parse_tree
 
 

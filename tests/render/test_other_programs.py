@@ -180,7 +180,7 @@ def test_the_section_says_what_each_number_means_and_has_a_table_of_what_we_meas
     suites = [
         theirs(1024, source=f"{name}-tests", timing="aggregated") for name in ("nccl", "rccl")
     ]
-    rows = [theirs(1024), theirs(1024, source="imb"), *suites]
+    rows = [theirs(1024), theirs(1024, source="imb"), theirs(1024, source="pico"), *suites]
     beside = other_programs(results(*rows, ours(1024), theirs(1 << 20)))
     explained = [meaning.partition(":")[0] for meaning in beside["meanings"]]
     assert {*explained} == {source.title for source in SOURCES.values()} | {"hpccoll"}

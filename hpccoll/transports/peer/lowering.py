@@ -28,8 +28,9 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Literal, NamedTuple, TypeAlias
 
-from hpccoll.schedule import Copy, RecvReduce, Send, Step
+from hpccoll.schedule import Copy, CopyReduce, Part, RecvReduce, Send, Step
 from hpccoll.schedule.operation import Operation
+from hpccoll.schedule.step import Action
 from hpccoll.transports.nccl.fold import Fold, fold_waves
 from hpccoll.transports.nccl.message_times import message_times
 from hpccoll.transports.shared_lowering import Lowering, Span, align_pieces, overlap
@@ -175,6 +176,13 @@ def _length(part: Sequence[Span]) -> int:
     return sum(map(len, part))
 
 
+def _target(action: Action) -> Part:
+    """Return the part that an action writes."""
+    if isinstance(action, Copy):
+        return action.target
+    return action.part
+
+
 def _copied(target: Sequence[Span], source: Sequence[Span]) -> list[Fold]:
     """Return the copies of ``source`` to ``target``."""
     return [Fold(out, (span,)) for out, span in align_pieces(target, source)]
@@ -302,8 +310,8 @@ class _Sequence:
     def _needs_staging(self, lane: int, step: Step, arrivals: Sequence[_Arrival]) -> bool:
         """Return whether the arrivals of a step cannot be folded one by one from where they lie.
 
-        That is if the step writes what it sends or copies, if a copy is not alone with its target,
-        or if messages arrive in another order than they are listed.
+        That is if the step writes what it sends or copies, if a copy is not alone with its target
+        or is folded, or if messages arrive in another order than they are listed.
         """
         spans = self.lowering.spans
         overlapping = self.lowering.overlapping(lane, step)
@@ -312,6 +320,8 @@ class _Sequence:
         for number, action in enumerate(step.actions):
             if isinstance(action, Send):
                 sent += spans(lane, action.part)
+            elif isinstance(action, CopyReduce):
+                return True  # it takes its turn among the arrivals
             elif isinstance(action, Copy):
                 if number in overlapping or overlap(
                     spans(lane, action.source), spans(lane, action.target)
@@ -326,12 +336,11 @@ class _Sequence:
         """Return the folds that put what action ``number`` receives or copies from ``source`` to its place."""
         action = step.actions[number]
         spans = self.lowering.spans
-        if isinstance(action, Copy):
-            return self._copies(lane, action, source)
-        if isinstance(action, RecvReduce):
-            pieces = align_pieces(spans(lane, action.part), spans(lane, action.operand), source)
+        if isinstance(action, RecvReduce | CopyReduce):
+            operand = spans(lane, action.operand)
+            pieces = align_pieces(spans(lane, _target(action)), operand, source)
             return [Fold(out, (own, arrived)) for out, own, arrived in pieces]
-        return _copied(spans(lane, action.part), source)
+        return _copied(spans(lane, _target(action)), source)
 
     def _copies(self, lane: int, action: Copy, source: Sequence[Span]) -> list[Fold]:
         return _copied(self.lowering.spans(lane, action.target), source)

@@ -1,0 +1,1 @@
+"""What ranks run to reveal the order of a reduction."""
