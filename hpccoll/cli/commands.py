@@ -20,11 +20,8 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "plan": "hpccoll.cli.sweep:PLAN",
         "run": "hpccoll.cli.sweep:RUN",
         "diagnose": "hpccoll.cli.sweep:DIAGNOSE",
-<<<<<<< HEAD
         "count": "hpccoll.cli.count:COUNT",
-=======
         "order": "hpccoll.cli.sweep:ORDER",
->>>>>>> main
         "doctor": "hpccoll.cli.info:DOCTOR",
     },
     "Read results": {
