@@ -71,7 +71,7 @@ def _free_path(out: Path | None) -> Path:
 
 def _count(command: Sequence[str], out: Path, *, barrier: bool, as_json: bool) -> int:
     """Run the command, write its file and page, and end as it did."""
-    from hpccoll.sweep.counted_launch import join_ranks, run_counted
+    from hpccoll.sweep.counted_launch import join_rank_files, run_counted
 
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -80,7 +80,7 @@ def _count(command: Sequence[str], out: Path, *, barrier: bool, as_json: bool) -
     with directory as ranks:
         run = run_counted(command, Path(ranks), barrier=barrier)
         try:
-            _write(join_ranks(Path(ranks), run), out, as_json=as_json)
+            _write(join_rank_files(Path(ranks), run), out, as_json=as_json)
         except BadInputError as error:  # the program has run: its exit code is what counts
             print(f"hpccoll: {error}", file=sys.stderr)
     return _ended_like(run)
@@ -120,9 +120,9 @@ def _show(recorded: Path, out: Path | None, *, as_json: bool) -> int:
     from hpccoll.analysis.counted_shares import counted_shares
     from hpccoll.render.count_text import count_lines, count_record
     from hpccoll.store.count_file import read_counted_job
-    from hpccoll.sweep.counted_launch import join_ranks
+    from hpccoll.sweep.counted_launch import join_rank_files
 
-    job = join_ranks(recorded) if recorded.is_dir() else read_counted_job(recorded)
+    job = join_rank_files(recorded) if recorded.is_dir() else read_counted_job(recorded)
     if out:
         _write(job, _free_path(out), as_json=False)
     shares = counted_shares(job)

@@ -107,7 +107,7 @@ def _signals_passed_on(child: subprocess.Popen[bytes]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def join_ranks(directory: Path, run: CommandRun | None = None) -> CountedJob:
+def join_rank_files(directory: Path, run: CommandRun | None = None) -> CountedJob:
     """Return the job whose ranks wrote to a directory.
 
     Raises:

@@ -8,7 +8,7 @@ from row_examples import make_row
 
 from hpccoll.analysis.counted_gain import gain_without_measuring, program_gain
 from hpccoll.analysis.counted_shares import counted_shares
-from hpccoll.sweep.counted_launch import join_ranks
+from hpccoll.sweep.counted_launch import join_rank_files
 
 
 def measured(seconds, algorithm=None, **changes):
@@ -34,7 +34,7 @@ def gain_of(shares, *rows, version="MPICH 5.0.2"):
 @pytest.fixture
 def shares(tmp_path):
     """1,000 all-reduces of 1 ms, a tenth of the run of 10 s."""
-    return counted_shares(join_ranks(write_ranks(tmp_path)))
+    return counted_shares(join_rank_files(write_ranks(tmp_path)))
 
 
 def test_a_program_gains_the_ratio_of_the_best_to_the_default(shares):
@@ -91,7 +91,7 @@ def test_a_library_of_another_version_is_said(shares):
 
 def test_known_waiting_cannot_be_gained(tmp_path):
     calls = ["Allreduce\tblocking\t0\tMPI_INT\tMPI_SUM\t0\t9\t36\t30000000\t2000000000\t4\t4"]
-    shares = counted_shares(join_ranks(write_ranks(tmp_path, barrier=1, calls=calls)))
+    shares = counted_shares(join_rank_files(write_ranks(tmp_path, barrier=1, calls=calls)))
     bound = gain_without_measuring(shares)
     assert (bound.at_most, bound.is_worth_it) == (pytest.approx(0.003), False)
 

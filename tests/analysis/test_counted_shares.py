@@ -4,7 +4,7 @@ import pytest
 from counted_examples import CountedRankExample, write_ranks
 
 from hpccoll.analysis.counted_shares import counted_shares
-from hpccoll.sweep.counted_launch import join_ranks
+from hpccoll.sweep.counted_launch import join_rank_files
 
 
 def kinds_of(shares):
@@ -12,7 +12,7 @@ def kinds_of(shares):
 
 
 def test_a_share_is_the_time_of_all_ranks_in_calls_over_the_time_that_they_ran(tmp_path):
-    shares = counted_shares(join_ranks(write_ranks(tmp_path)))
+    shares = counted_shares(join_rank_files(write_ranks(tmp_path)))
     assert shares.share == pytest.approx(0.1)
     (kind,) = shares.kinds
     assert (kind.calls, kind.all_calls, kind.mean_bytes) == (1000, 4000, 8)
@@ -26,7 +26,7 @@ def test_a_barrier_tells_waiting_from_transfer(tmp_path):
     calls = [
         "Allreduce\tblocking\t0\tMPI_INT\tMPI_SUM\t0\t10\t40\t1000000000\t3000000000\t4\t4",
     ]
-    shares = counted_shares(join_ranks(write_ranks(tmp_path, barrier=1, calls=calls)))
+    shares = counted_shares(join_rank_files(write_ranks(tmp_path, barrier=1, calls=calls)))
     assert (shares.share, shares.waiting_share) == pytest.approx((0.4, 0.3))
     assert "waiting" not in kinds_of(shares)
 
@@ -38,24 +38,24 @@ def test_communicators_of_one_shape_are_one_kind(tmp_path):
             groups=[f"0\tMPI_Comm_split\t2\t2\t0\t1\th{rank % 2}\t{rank % 2}:2:2"],
             calls=["Bcast\tblocking\t0\tMPI_INT\tnone\t0\t5\t20\t5000\t0\t4\t4"],
         ).write(tmp_path)
-    (kind,) = counted_shares(join_ranks(tmp_path)).kinds
+    (kind,) = counted_shares(join_rank_files(tmp_path)).kinds
     assert (kind.calls, kind.all_calls) == (5, 20)
 
 
 def test_what_is_missing_or_left_out_is_said(tmp_path):
     CountedRankExample(0, end="running", left_out=7).write(tmp_path)
     (tmp_path / "1-n0-9.count").write_text("")
-    kinds = kinds_of(counted_shares(join_ranks(tmp_path)))
+    kinds = kinds_of(counted_shares(join_rank_files(tmp_path)))
     assert {"missing", "unfinished", "left out", "damaged"} <= kinds
 
 
 def test_a_program_without_collectives_has_a_share_of_nothing(tmp_path):
-    shares = counted_shares(join_ranks(write_ranks(tmp_path, calls=[])))
+    shares = counted_shares(join_rank_files(write_ranks(tmp_path, calls=[])))
     assert (shares.share, list(shares.kinds)) == (0, [])
 
 
 def test_overhead_above_a_hundredth_is_a_warning(tmp_path):
     calls = ["Barrier\tblocking\t0\tnone\tnone\t0\t1100000\t0\t9000000000\t0\t0\t0"]
-    shares = counted_shares(join_ranks(write_ranks(tmp_path, calls=calls)))
+    shares = counted_shares(join_rank_files(write_ranks(tmp_path, calls=calls)))
     (overhead,) = [finding for finding in shares.findings if finding.kind == "overhead"]
     assert overhead.severity == "warning"

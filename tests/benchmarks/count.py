@@ -23,7 +23,7 @@ import tables
 
 from hpccoll.common.units import format_per_cent, format_seconds
 from hpccoll.executor.counting_library import counting_library
-from hpccoll.sweep.counted_launch import join_ranks
+from hpccoll.sweep.counted_launch import join_rank_files
 
 HERE = Path(__file__).parent
 CALLS = "200000"
@@ -54,7 +54,7 @@ def show_cost(compilers: list[str]) -> None:
             for _ in range(TURNS):
                 alone.append(times_of_calls(program, None))
                 counted.append(times_of_calls(program, f"{temporary}/counts"))
-            said = {rank.cost_s for rank in join_ranks(Path(temporary, "counts")).ranks}
+            said = {rank.cost_s for rank in join_rank_files(Path(temporary, "counts")).ranks}
             for kind in alone[0]:
                 without = sorted(times[kind] for times in alone)
                 added = sorted(
@@ -90,7 +90,7 @@ def show_programs(path: Path) -> bool:
                 )
                 letters = sorted(re.sub(r"[\d\s.+-]", "", ran.stdout))
                 ends.append((ran.returncode, letters))
-            job = join_ranks(Path(counts))
+            job = join_rank_files(Path(counts))
         is_alike = ends[0] == ends[1]
         alike = alike and is_alike
         spent = job.calls["seconds"].sum() / sum(rank.ran_s for rank in job.ranks)

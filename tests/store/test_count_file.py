@@ -7,12 +7,12 @@ from counted_examples import write_ranks
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.store.count_file import read_counted_job, write_counted_job
-from hpccoll.sweep.counted_launch import join_ranks
+from hpccoll.sweep.counted_launch import join_rank_files
 
 
 @pytest.fixture
 def job(tmp_path):
-    return join_ranks(write_ranks(tmp_path / "ranks"))
+    return join_rank_files(write_ranks(tmp_path / "ranks"))
 
 
 def test_a_counted_job_is_read_as_it_was_written(job, tmp_path):

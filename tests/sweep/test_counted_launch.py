@@ -9,11 +9,11 @@ from counted_examples import CountedRankExample, write_ranks
 from hpccoll.common.errors import UnusableError
 from hpccoll.executor import counting_library
 from hpccoll.sweep import counted_launch
-from hpccoll.sweep.counted_launch import join_ranks, run_counted
+from hpccoll.sweep.counted_launch import join_rank_files, run_counted
 
 
 def test_ranks_become_a_job_with_the_nodes_of_communicators(tmp_path):
-    job = join_ranks(write_ranks(tmp_path))
+    job = join_rank_files(write_ranks(tmp_path))
     assert [(rank.rank, rank.host) for rank in job.ranks] == [
         *((0, "n0"), (1, "n0"), (2, "n1"), (3, "n1"))
     ]
@@ -32,14 +32,14 @@ def test_parts_of_the_world_are_groups_of_their_own_and_equal_on_their_ranks(tmp
             groups=[f"3\tMPI_Comm_split\t2\t2\t0\t50\th{rank % 2}\t{members}"],
             calls=["Bcast\tblocking\t3\tMPI_INT\tnone\t0\t50\t20000\t5000\t0\t400\t400"],
         ).write(tmp_path)
-    job = join_ranks(tmp_path)
+    job = join_rank_files(tmp_path)
     assert {(group.members, group.nodes) for group in job.groups} == {("0:2:2", 2), ("1:2:2", 2)}
 
 
 def test_ranks_that_wrote_nothing_or_were_ended_are_named(tmp_path):
     CountedRankExample(0, end="aborted").write(tmp_path)
     CountedRankExample(2, end="running").write(tmp_path)
-    job = join_ranks(tmp_path)
+    job = join_rank_files(tmp_path)
     assert [rank for _, rank in job.missing] == [1, 3]
     assert [rank.end for rank in job.unfinished] == ["aborted", "running"]
     assert job.groups[0].nodes == 0  # unknown, because a member has written nothing
@@ -49,7 +49,7 @@ def test_programs_that_a_script_launches_one_after_the_other_are_told_apart(tmp_
     begin = CountedRankExample().began_unix_ns
     write_ranks(tmp_path, launch="?")
     write_ranks(tmp_path, launch="?", began_unix_ns=begin + 20_000_000_000)
-    job = join_ranks(tmp_path)
+    job = join_rank_files(tmp_path)
     assert [launch.ranks for launch in job.launches] == [4, 4]
     assert [rank.launch for rank in job.ranks] == [0] * 4 + [1] * 4
 
@@ -58,14 +58,14 @@ def test_programs_that_a_script_launches_one_after_the_other_are_told_apart(tmp_
 def test_a_damaged_file_is_named_and_the_others_count(tmp_path, damage):
     write_ranks(tmp_path, ranks=3)
     (tmp_path / "3-n1-1.count").write_text(damage)
-    job = join_ranks(tmp_path)
+    job = join_rank_files(tmp_path)
     assert len(job.ranks) == 3
     assert [line.partition(":")[0] for line in job.damaged] == ["3-n1-1.count"]
 
 
 def test_without_any_file_there_is_no_job(tmp_path):
     with pytest.raises(UnusableError):
-        join_ranks(tmp_path)
+        join_rank_files(tmp_path)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from counted_examples import CountedRankExample, write_ranks
 
 from hpccoll.analysis.counted_shares import counted_shares
 from hpccoll.common.errors import UnusableError
-from hpccoll.sweep.counted_launch import join_ranks
+from hpccoll.sweep.counted_launch import join_rank_files
 from hpccoll.sweep.counted_sweep import counted_sweeps, write_sweeps
 from hpccoll.sweep.sweep_file import load_sweep
 
@@ -20,7 +20,9 @@ def test_sizes_types_and_shapes_are_those_of_the_calls_that_take_time(tmp_path):
         "Bcast\tnonblocking\t0\tMPI_CHAR\tnone\t0\t10\t8000\t400000000\t0\t800\t800",
         "Gather\tblocking\t0\tMPI_CHAR\tnone\t0\t10\t8000\t1000\t0\t800\t800",
     ]
-    sweeps = counted_sweeps(counted_shares(join_ranks(write_ranks(tmp_path / "r", calls=calls))))
+    sweeps = counted_sweeps(
+        counted_shares(join_rank_files(write_ranks(tmp_path / "r", calls=calls)))
+    )
     assert [sweep.name for sweep in sweeps] == [
         "all_reduce-4x2-float64",
         "broadcast-4x2-float32",
@@ -39,11 +41,11 @@ def test_on_one_node_it_needs_no_slurm(tmp_path):
     group = "0\tMPI_Comm_split\t2\t2\t0\t1\tabc\t0:2:1"
     for rank in range(4):
         CountedRankExample(rank, groups=[group], abi="Open MPI").write(tmp_path / "r")
-    (sweep,) = counted_sweeps(counted_shares(join_ranks(tmp_path / "r")))
+    (sweep,) = counted_sweeps(counted_shares(join_rank_files(tmp_path / "r")))
     assert (sweep.content["ranks"], "openmpi-*" in sweep.content["variants"]) == ([2], True)
 
 
 def test_a_library_without_tables_is_refused(tmp_path):
-    shares = counted_shares(join_ranks(write_ranks(tmp_path, version="Cray MPICH 8")))
+    shares = counted_shares(join_rank_files(write_ranks(tmp_path, version="Cray MPICH 8")))
     with pytest.raises(UnusableError):
         counted_sweeps(shares)
