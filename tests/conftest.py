@@ -207,3 +207,16 @@ def host(tmp_path, monkeypatch):
 
     monkeypatch.setattr(network_ports, "driver_statistics", lambda _device: {})
     return FakeHost(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def counting_library(require, tmp_path_factory) -> Path:
+    """Build the library that counts the collectives of a program, from the sources of this checkout."""
+    from hpccoll.executor.build import COUNTING_LIBRARY, BuildError, build
+
+    library = tmp_path_factory.mktemp("counting") / COUNTING_LIBRARY.name
+    try:
+        build(library)
+    except BuildError as error:
+        require(False, str(error))
+    return library

@@ -20,6 +20,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "plan": "hpccoll.cli.sweep:PLAN",
         "run": "hpccoll.cli.sweep:RUN",
         "diagnose": "hpccoll.cli.sweep:DIAGNOSE",
+        "count": "hpccoll.cli.count:COUNT",
         "order": "hpccoll.cli.sweep:ORDER",
         "doctor": "hpccoll.cli.info:DOCTOR",
     },

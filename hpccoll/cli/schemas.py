@@ -65,6 +65,18 @@ SCHEMAS = (
         ("hpccoll.render.trace_text:trace_json_record",),
     ),
     OutputSchema(
+        "count",
+        "count RECORDED --json",
+        "the collectives of a program: calls, bytes and seconds of each kind",
+        ("hpccoll.render.count_text:CountJson",),
+    ),
+    OutputSchema(
+        "tune-for",
+        "tune --for COUNT.h5 --json",
+        "what other algorithms would save in a counted program",
+        ("hpccoll.render.counted_gain_text:ProgramGainJson",),
+    ),
+    OutputSchema(
         "order",
         "order ALGORITHM -p N --json",
         "in which order an algorithm adds, and what changes the bits",

@@ -1,10 +1,19 @@
 """Commands that evaluate results: tune and fit."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpccoll.cli.command import Command
-from hpccoll.cli.common import JSON_IN_SI, PATHS, report_damaged, report_loaded, show_found
+from hpccoll.cli.common import (
+    JSON_IN_SI,
+    PATHS,
+    PROFILE,
+    SITE,
+    report_damaged,
+    report_loaded,
+    show_found,
+)
 from hpccoll.cli.library_tables import (
     OWN_FORMAT,
     tables_that_read,
@@ -28,6 +37,9 @@ def tune(
     lint: Path | None = None,
     verify: Path | None = None,
     table_format: str | None = None,
+    counted: Path | None = None,
+    profile: str = "local",
+    site: str | None = None,
     keep_bits_of: str | None = None,
     *,
     as_json: bool = False,
@@ -37,7 +49,33 @@ def tune(
     The algorithm auto selects by this table, size by size. With --format, the table is for programs
     that use that library, of its own algorithms. Judge a table by other results than those it was
     built from. Ends with 3 if a file cannot be read, or a checked table does not do what it says.
+    With --for, it measures the calls of a program that 'hpccoll count' counted, says what the
+    program would gain at most by other algorithms of its library, and writes the library's table.
     """
+    if counted is None:
+        return _tune_from_results(
+            paths, out, judge, lint, verify, table_format, keep_bits_of, as_json=as_json
+        )
+    if paths or judge or lint or verify or table_format or keep_bits_of:
+        why = "--for F with --out, --profile, --site and --json alone"
+        raise UnusableError("tune", why)
+    from hpccoll.cli.tune_for import tune_for
+
+    return tune_for(counted, out, profile, site, as_json=as_json)
+
+
+def _tune_from_results(
+    paths: list[Path] | None,
+    out: Path | None,
+    judge: Path | None,
+    lint: Path | None,
+    verify: Path | None,
+    table_format: str | None,
+    keep_bits_of: str | None,
+    *,
+    as_json: bool,
+) -> int:
+    """Build, judge or check a table, from results that were measured."""
     if (lint and (paths or out or judge or verify)) or (
         table_format and not (lint or out or verify)
     ):
@@ -163,6 +201,15 @@ TUNE = Command(
                 name="table_format",
                 metavar="NAME",
             ),
+            Option(
+                ("--for",),
+                "count of a program, whose calls to measure in the directory --out",
+                name="counted",
+                metavar="COUNT.h5",
+                kind="path",
+            ),
+            replace(PROFILE, help="with --for: local, slurm, slurm-nodbd or testbed"),
+            replace(SITE, help="with --for: site file, or the name of one [Slurm's defaults]"),
             Option(
                 ("--json",),
                 "JSON output; of --out, with --format only",

@@ -1,4 +1,7 @@
-"""Builds the C library of the compiled executor: hatchling's build hook, and ``python -m hpccoll.executor.build``.
+"""Builds the C libraries: hatchling's build hook, and ``python -m hpccoll.executor.build``.
+
+One is the compiled executor. The other one counts the collectives of a program into which
+LD_PRELOAD brings it; its sources are in ``counting``.
 
 hatchling loads this file by its path, before hpccoll is installed. It therefore imports the
 standard library alone, and hatchling within the hook.
@@ -15,6 +18,9 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent
 LIBRARY = FOLDER / "libhpccoll.so"
+COUNTING_FOLDER = FOLDER / "counting"
+COUNTING_LIBRARY = FOLDER / "libhpccollcount.so"
+LIBRARIES = (LIBRARY, COUNTING_LIBRARY)
 FLAGS = (
     "-std=c11",
     "-O3",
@@ -33,6 +39,13 @@ UNSUITABLE_FLAGS = ("-Ofast", "-ffast-math", "-funsafe-math", "-ffinite-math", "
 NumPy's, or the library would not run on nodes with an older processor than that of the node that
 builds it."""
 
+SYSTEM_LIBRARIES = {FOLDER: ("-lm",), COUNTING_FOLDER: ("-ldl", "-lpthread", "-Wl,-z,lazy")}
+"""What libraries are linked with, by the folders of their sources.
+
+A newer glibc has all in one library. Lazy, because LD_PRELOAD brings the counting library into
+processes that lack what it never calls there.
+"""
+
 REBUILD = "python -m hpccoll.executor.build"
 """The command that builds the library in place."""
 
@@ -41,14 +54,19 @@ class BuildError(Exception):
     """The library cannot be built: there is no C compiler, or it fails."""
 
 
-def source_hash() -> str:
+def library_sources(library: str) -> Path:
+    """Return the folder of the C sources of a library, by the name of its file."""
+    return COUNTING_FOLDER if library == COUNTING_LIBRARY.name else FOLDER
+
+
+def source_hash(folder: Path = FOLDER) -> str:
     """Return the hash of the C sources and the compiler flags; a library built from them exports the same hash.
 
     The flags of the sanitizers and of the environment are not part of it: they do not change what
     the library does.
     """
     digest = hashlib.sha256(" ".join(FLAGS).encode())
-    for path in sorted([*FOLDER.glob("*.c"), *FOLDER.glob("*.h")]):
+    for path in sorted([*folder.glob("*.c"), *folder.glob("*.h")]):
         content = path.read_bytes()
         digest.update(f"\n{path.name} {len(content)}\n".encode() + content)
     return digest.hexdigest()[:16]
@@ -76,9 +94,10 @@ def compiler() -> list[str]:
 
 
 def build(output: Path, *, sanitize: bool = False) -> None:
-    """Compile the library and move it to ``output`` in one step: processes that have mapped the old file keep it.
+    """Compile a library and move it to ``output`` in one step: processes that have mapped the old file keep it.
 
-    The environment's CFLAGS and LDFLAGS come after hpccoll's own flags, without UNSUITABLE_FLAGS.
+    The name of the file says which library it is. The environment's CFLAGS and LDFLAGS come after
+    hpccoll's own flags, without UNSUITABLE_FLAGS.
 
     Raises:
         BuildError: if there is no compiler, it fails, or the file cannot be written; an older file
@@ -93,14 +112,15 @@ def build(output: Path, *, sanitize: bool = False) -> None:
         return [flag for flag in flags if not flag.startswith(UNSUITABLE_FLAGS)]
 
     sanitizer_flags = SANITIZER_FLAGS if sanitize else ()
-    flags = [*FLAGS, *sanitizer_flags, f'-DHPCCOLL_SOURCE_HASH="{source_hash()}"']
+    folder = library_sources(output.name)
+    flags = [*FLAGS, *sanitizer_flags, f'-DHPCCOLL_SOURCE_HASH="{source_hash(folder)}"']
     cflags = from_environment("CFLAGS")
     ldflags = from_environment("LDFLAGS")
-    command = [*compiler(), *flags, *cflags, *map(str, sorted(FOLDER.glob("*.c")))]
+    command = [*compiler(), *flags, *cflags, *map(str, sorted(folder.glob("*.c")))]
     try:
         with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as directory:
             built = Path(directory, output.name)
-            linked = [*command, "-o", str(built), *ldflags, "-lm"]
+            linked = [*command, "-o", str(built), *ldflags, *SYSTEM_LIBRARIES[folder]]
             compiled = subprocess.run(
                 linked, stderr=subprocess.PIPE, text=True, errors="replace", check=False
             )
@@ -112,8 +132,8 @@ def build(output: Path, *, sanitize: bool = False) -> None:
         raise BuildError(f"{output} cannot be built: {error}") from error
 
 
-LIBRARIES_OF_GLIBC = {"libc.so.6", "libm.so.6"}
-"""The libraries of glibc that the C library may need and still run on every distribution."""
+LIBRARIES_OF_GLIBC = {"libc.so.6", "libdl.so.2", "libm.so.6", "libpthread.so.0"}
+"""The libraries of glibc that the C libraries may need and still run on every distribution."""
 
 OLDEST_GLIBC = (2, 17)
 """The oldest glibc that a tag names: the wheels of NumPy 2 need it or a newer one."""
@@ -171,27 +191,32 @@ def get_build_hook() -> "type[BuildHookInterface[Any]]":
 
     class ExecutorBuildHook(BuildHookInterface[Any]):
         def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-            """Build the library: in place for an editable install, else for the wheel, which it ties to a platform."""
+            """Build the libraries: in place for an editable install, else for a wheel, which they tie to a platform."""
             try:
                 if version == "editable":
-                    build(LIBRARY)
+                    for library in LIBRARIES:
+                        build(library)
                     return
                 self._directory = tempfile.TemporaryDirectory()
-                library = Path(self._directory.name, LIBRARY.name)
-                build(library)
+                built = [Path(self._directory.name, library.name) for library in LIBRARIES]
+                for library in built:
+                    build(library)
             except BuildError as error:
                 self.app.display_warning(
                     f"{error}\nhpccoll is installed without its compiled executor: the Python executor is used, and "
-                    f"small messages take microseconds longer. To add it later, with a C compiler: {REBUILD}"
+                    f"small messages take microseconds longer; 'hpccoll count' is missing. "
+                    f"To add them later, with a C compiler: {REBUILD}"
                 )
                 return
-            build_data["force_include"][str(library)] = f"hpccoll/executor/{LIBRARY.name}"
+            for library in built:
+                build_data["force_include"][str(library)] = f"hpccoll/executor/{library.name}"
             build_data["pure_python"] = False
-            platform = wheel_platform(library.read_bytes(), sysconfig.get_platform())
+            needs = b"".join(library.read_bytes() for library in built)
+            platform = wheel_platform(needs, sysconfig.get_platform())
             build_data["tag"] = f"py3-none-{platform}"
 
         def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
-            """Remove the library that the wheel now contains."""
+            """Remove the libraries that the wheel now contains."""
             if version != "editable":
                 self._directory.cleanup()
 
@@ -199,20 +224,24 @@ def get_build_hook() -> "type[BuildHookInterface[Any]]":
 
 
 def main() -> int:
-    """Build the library in place and return the exit code."""
+    """Build the libraries in place and return the exit code."""
     import argparse
 
-    parser = argparse.ArgumentParser(prog=REBUILD, description=f"Build {LIBRARY}.")
+    parser = argparse.ArgumentParser(
+        prog=REBUILD, description=f"Build the C libraries in {FOLDER}."
+    )
     parser.add_argument(
         "--sanitize", action="store_true", help="build with AddressSanitizer and UBSan"
     )
     sanitize = parser.parse_args().sanitize
-    try:
-        build(LIBRARY, sanitize=sanitize)
-    except BuildError as error:
-        print(error, file=sys.stderr)
-        return 1
-    print(LIBRARY)
+    for library in LIBRARIES:
+        try:
+            # A program that is counted has no sanitizer of ours in it.
+            build(library, sanitize=sanitize and library == LIBRARY)
+        except BuildError as error:
+            print(error, file=sys.stderr)
+            return 1
+        print(library)
     return 0
 
 

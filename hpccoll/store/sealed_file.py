@@ -61,7 +61,15 @@ DIAGNOSIS = FileSchema(
     "to diagnose anew, name another --out",
     "files of hpccoll diagnose --out, or a directory that holds some",
 )
-SCHEMAS: Mapping[str, FileSchema] = {schema.name: schema for schema in (RAW, DIAGNOSIS)}
+COUNT = FileSchema(
+    "hpccoll-count",
+    "1.0",
+    "count of a program's collectives",
+    "hpccoll count, tune --for",
+    "to count anew, name another --out",
+    "a file of hpccoll count",
+)
+SCHEMAS: Mapping[str, FileSchema] = {schema.name: schema for schema in (RAW, DIAGNOSIS, COUNT)}
 
 
 class OtherContentError(UnusableError):

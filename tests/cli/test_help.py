@@ -32,6 +32,7 @@ COMMANDS = (
     "trace",
     "doctor",
     "diagnose",
+    "count",
     "order",
 )
 """The commands of the contract that a person calls."""

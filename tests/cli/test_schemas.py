@@ -82,7 +82,7 @@ PRINTED = {
 }
 """A command for each schema of what is printed."""
 
-ELSEWHERE = {"trace", "fit", "library-table"}
+ELSEWHERE = {"trace", "fit", "library-table", "count", "tune-for"}
 """The schemas of outputs whose inputs take more to make: ``invoke`` checks them in the tests of these commands."""
 
 WRITTEN = {

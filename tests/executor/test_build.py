@@ -43,7 +43,10 @@ def test_a_wheel_carries_the_library_and_its_sources_for_this_platform(built, pa
     assert wheel.name.endswith(f"_{platform.machine()}.whl")
     shutil.unpack_archive(wheel, tmp_path / "site", "zip")
     carried = {path.name for path in (tmp_path / "site" / "hpccoll" / "executor").iterdir()}
-    assert carried >= {"libhpccoll.so", *(path.name for path in built.native.glob("*.[ch]"))}
+    libraries = {"libhpccoll.so", "libhpccollcount.so"}
+    assert carried >= {*libraries, *(path.name for path in built.native.glob("*.[ch]"))}
+    counting = tmp_path / "site" / "hpccoll" / "executor" / "counting"
+    assert {path.name for path in counting.iterdir()} >= {"counting.h", "wrappers.c"}
     assert not built.library.exists()
     loaded = built.python("-P", "-c", LOAD, PYTHONPATH=str(tmp_path / "site"))
     assert loaded.returncode == 0, loaded.stderr
@@ -136,9 +139,8 @@ def test_an_sdist_carries_the_sources_alone(built, package):
     sdist, _ = package("sdist")
     with tarfile.open(sdist) as archive:
         names = {name.rpartition("/")[2] for name in archive.getnames() if "/executor/" in name}
-    assert names == {path.name for path in built.native.iterdir() if path.is_file()} - {
-        "libhpccoll.so"
-    }
+    sources = {path.name for path in built.native.rglob("*") if path.is_file()}
+    assert names == {name for name in sources if not name.endswith((".so", ".pyc"))}
 
 
 def test_the_readme_of_an_archive_has_no_relative_link_and_its_targets_are_files(package):

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,10 @@ from patience import wait
 from slurm_testbed import on_host
 
 from hpccoll.cases.variants import named_variants
+from hpccoll.common.errors import UnusableError
 from hpccoll.diagnosis.diagnosis_file import read_diagnosis
+from hpccoll.executor.counting_library import counting_library
+from hpccoll.store.count_file import read_counted_job
 from hpccoll.store.journal import interrupted_marker_path
 from hpccoll.store.load_results import read_results
 
@@ -23,6 +27,9 @@ SCRIPTS = sorted((ROOT / "slurm").glob("*.sbatch"))
 SMALL = ("-a", "ring,native", "-b", "1K", "-e", "2K", "-n", 5, "-w", 1)  # 8 cases
 REPORTED = "hpccoll diagnose --report d.h5\n"
 WITH_PAGE = "hpccoll diagnose --report d.h5 --out d.html\n"
+COUNT = ROOT / "slurm" / "count.sbatch"
+MEASURING = [path for path in SCRIPTS if path != COUNT]
+"""Scripts that run hpccoll on the ranks; the other one runs a program of the user."""
 UNTESTED = ("apptainer", "gpu-mpi", "nccl", "pyxis", "sharp")
 """Scripts that did not run on a cluster of the kind that they are for."""
 
@@ -64,6 +71,7 @@ def test_shellcheck_finds_nothing(require):
     require(shutil.which("shellcheck"), "there is no shellcheck")
     assert {path.stem for path in SCRIPTS} == {
         "allreduce",
+        "count",
         "diagnose",
         "in-network",
         "scaling",
@@ -74,7 +82,7 @@ def test_shellcheck_finds_nothing(require):
     assert (result.returncode, result.stdout) == (0, "")
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", MEASURING, ids=lambda path: path.stem)
 def test_every_script_stops_at_its_first_error_and_is_signalled_before_its_end(path):
     text = path.read_text()
     assert "\nset -euo pipefail\n" in text
@@ -84,7 +92,7 @@ def test_every_script_stops_at_its_first_error_and_is_signalled_before_its_end(p
     assert ("UNTESTED" in text) == (path.stem in UNTESTED)
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", MEASURING, ids=lambda path: path.stem)
 def test_every_script_says_which_option_of_salloc_is_missing(path):
     inside = {"SLURM_JOB_ID": "5", "SLURM_JOB_NUM_NODES": "2", "HPCCOLL_IMAGE": "a.sif"}
     environment = {"PATH": os.environ["PATH"], **inside}
@@ -93,6 +101,38 @@ def test_every_script_says_which_option_of_salloc_is_missing(path):
     )
     assert ended.returncode != 0
     assert "--ntasks-per-node" in ended.stderr
+
+
+COUNTED = """
+import sys
+import numpy as np
+from mpi4py import MPI
+vector = np.ones(8)
+for _ in range(10):
+    MPI.COMM_WORLD.Allreduce(MPI.IN_PLACE, vector)
+sys.exit(7)
+"""
+
+
+def test_a_program_is_counted_on_all_nodes_and_the_job_ends_as_it_does(
+    submit, end, tmp_path, require
+):
+    try:
+        counting_library()
+    except UnusableError as error:
+        require(False, str(error))
+    program = tmp_path / "program.py"
+    program.write_text(COUNTED)
+    options = ["-N", 2, "--ntasks-per-node=2"]
+    job = submit("count", sys.executable, program, options=options, HPCCOLL_MPI="pmi2")
+    code, log = end(job)
+    assert code == 7, log
+    counted = read_counted_job(tmp_path / f"count-{job}.h5")
+    world = counted.groups[counted.kinds[0].group]
+    assert (world.size, world.nodes, counted.missing) == (4, 2, [])
+    assert counted.calls["calls"].tolist() == [10] * 4
+    assert (tmp_path / f"count-{job}.html").exists()
+    assert not list(tmp_path.glob("*.ranks"))
 
 
 def test_all_reduce_is_measured_on_what_sbatch_asked_for(submit, end, tmp_path):

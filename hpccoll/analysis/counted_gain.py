@@ -1,0 +1,260 @@
+"""What a counted program would gain at most by other algorithms of its MPI library, from measurements of its calls."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from hpccoll.analysis.counted_shares import CountedShares, KindShare, call_text
+from hpccoll.analysis.setting import recorded_mpi_version
+from hpccoll.common.text import Finding, info, warning
+from hpccoll.common.units import format_per_cent, format_seconds
+from hpccoll.evidence.verdict import UNKNOWN
+from hpccoll.schedule import collective
+from hpccoll.store.rows import Results, Row
+
+COLLECTIVES = {
+    "Allreduce": "all_reduce",
+    "Reduce": "reduce",
+    "Bcast": "broadcast",
+    "Barrier": "barrier",
+    "Allgather": "all_gather",
+    "Gather": "gather",
+    "Scatter": "scatter",
+    "Alltoall": "all_to_all",
+    "Reduce_scatter": "reduce_scatter",
+    "Reduce_scatter_block": "reduce_scatter",
+}
+"""The collectives that can be measured, by MPI's names."""
+
+DTYPES = {
+    "MPI_FLOAT": "float32",
+    "MPI_REAL": "float32",
+    "MPI_DOUBLE": "float64",
+    "MPI_DOUBLE_PRECISION": "float64",
+    "MPI_INT": "int32",
+    "MPI_INTEGER": "int32",
+    "MPI_LONG": "int64",
+    "MPI_LONG_LONG_INT": "int64",
+}
+"""Our names of element types; others are measured as OTHER_DTYPE."""
+
+OTHER_DTYPE = "float32"
+
+ITEM_BYTES = {"float32": 4, "float64": 8, "int32": 4, "int64": 8}
+
+WORTH = 0.01
+"""The share of a run below which another algorithm is not worth a table."""
+
+DEFAULT = "default"
+"""The variant with the library's own choices."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallGain:
+    """What another algorithm would save in the calls of one kind."""
+
+    share: KindShare
+    default_s: float  # the library's own choice, as it was measured
+    best_s: float
+    best: str  # the algorithm, by the library's name; "default"
+    gain_s: float  # of the run, the mean over ranks
+    interval_s: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramGain:
+    """What other algorithms would save in a program."""
+
+    shares: CountedShares
+    gains: Sequence[CallGain]  # the largest first
+    measurable: float  # share of the run: of calls that could be measured
+    measured_with: Sequence[str] = ()  # versions of MPI libraries, as runs record them
+
+    @property
+    def gain_s(self) -> float:
+        """Seconds of the run."""
+        return sum(gain.gain_s for gain in self.gains)
+
+    @property
+    def interval_s(self) -> tuple[float, float]:
+        """The ends, if all intervals are off to the same side."""
+        low = sum(gain.interval_s[0] for gain in self.gains)
+        high = sum(gain.interval_s[1] for gain in self.gains)
+        return low, high
+
+    @property
+    def at_most(self) -> float:
+        """The largest share of the run that can be gained."""
+        if not self.gains:
+            return self.measurable
+        return self.interval_s[1] / max(self.shares.run_s, 1e-9)
+
+    @property
+    def is_worth_it(self) -> bool:
+        """Whether a table may be worth its while."""
+        return self.at_most >= WORTH
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What to say of it, the most important first."""
+        return list(_findings(self))
+
+
+def measurable_kinds(shares: CountedShares) -> list[KindShare]:
+    """Return the kinds of calls that a sweep can measure, the longest first.
+
+    They are blocking calls of COLLECTIVES on communicators of two ranks or more.
+    """
+    kinds = []
+    for share in shares.kinds:
+        is_plain = share.kind.variant == "blocking" and not share.group.is_inter
+        if is_plain and share.kind.collective in COLLECTIVES and share.group.size > 1:
+            kinds.append(share)
+    return kinds
+
+
+def gain_without_measuring(shares: CountedShares) -> ProgramGain:
+    """Return the bound that holds whatever another algorithm does: all time in the calls, without known waiting."""
+    share = 0.0
+    for kind in measurable_kinds(shares):
+        spent_s = kind.seconds + kind.waiting_s
+        if spent_s > 0:
+            share += kind.share * kind.seconds / spent_s
+    return ProgramGain(shares, (), share)
+
+
+def program_gain(shares: CountedShares, results: Results) -> ProgramGain:
+    """Return what the fastest algorithms in results would save in a counted program.
+
+    A kind of call gains the ratio of the best to the default time, of the time that it takes in the
+    program: of what its calls would take as they were measured, if that is less, because the rest
+    is waiting for late ranks.
+    """
+    gains = []
+    for share in measurable_kinds(shares):
+        rows = [row for row in results.rows if _is_of(row, share)]
+        gain = _call_gain(share, rows, len(shares.job.ranks))
+        if gain:
+            gains.append(gain)
+    gains.sort(key=lambda gain: -gain.gain_s)
+    bound = gain_without_measuring(shares)
+    versions = dict.fromkeys(recorded_mpi_version(run.provenance) for run in results.runs)
+    return ProgramGain(shares, gains, bound.measurable, tuple(versions))
+
+
+def measured_dtype(share: KindShare) -> str:
+    """Return the element type with which calls of a kind are measured; what moves data has no type of its own."""
+    if not collective(COLLECTIVES[share.kind.collective]).reduces:
+        return OTHER_DTYPE
+    return DTYPES.get(share.kind.dtype, OTHER_DTYPE)
+
+
+def measured_bytes(share: KindShare) -> int:
+    """Return the size with which calls of a kind are measured: their mean, but an element at least, or one a block."""
+    least = ITEM_BYTES[measured_dtype(share)]
+    if collective(COLLECTIVES[share.kind.collective]).units == "per_rank":
+        least *= share.group.size
+    return max(round(share.mean_bytes), least)
+
+
+def _is_of(row: Row, share: KindShare) -> bool:
+    """Return whether a row measured calls of a kind: the default of the library, or an algorithm that ran as forced."""
+    if row.collective != COLLECTIVES[share.kind.collective] or row.status != "ok":
+        return False
+    if row.ranks != share.group.size or row.dtype != measured_dtype(share):
+        return False
+    if share.group.nodes and row.nodes != share.group.nodes:
+        return False
+    if row.collective != "barrier" and row.requested_bytes != measured_bytes(share):
+        return False
+    if not row.requested:
+        return True
+    ran = row.executed.partition(" (")[0]
+    return ran in (UNKNOWN, row.requested)
+
+
+def _call_gain(share: KindShare, rows: Sequence[Row], ranks: int) -> CallGain | None:
+    """Return what the best of rows saves in the calls of a kind; None without the default and another algorithm."""
+    timed = _timed_alike(rows, share)
+    defaults = [row for row in timed if row.variant in (None, DEFAULT)]
+    if not defaults or len(defaults) == len(timed):
+        return None
+    default = min(defaults, key=_median_s)
+    best = min(timed, key=_median_s)
+    default_s = _median_s(default)
+    best_s = _median_s(best)
+    calls = share.all_calls / ranks  # a rank's, also of communicators with some of the ranks
+    spent_s = min(calls * default_s, share.seconds)
+    if best is default:
+        return CallGain(share, default_s, best_s, DEFAULT, 0.0, (0.0, 0.0))
+    low = spent_s * max(0.0, 1 - _interval(best)[1] / _interval(default)[0])
+    high = spent_s * max(0.0, 1 - _interval(best)[0] / _interval(default)[1])
+    gain_s = spent_s * (1 - best_s / default_s)
+    name = best.requested or best.variant or DEFAULT
+    return CallGain(share, default_s, best_s, name, gain_s, (low, high))
+
+
+def _timed_alike(rows: Sequence[Row], share: KindShare) -> list[Row]:
+    """Return the rows with intervals; of two placements those of the calls."""
+    timed = []
+    placed = []
+    for row in rows:
+        if not row.median_s or not row.interval:
+            continue
+        timed.append(row)
+        if row.in_place == share.kind.in_place:
+            placed.append(row)
+    return placed or timed  # calls with one buffer are measured in one placement
+
+
+def _interval(row: Row) -> tuple[float, float]:
+    return row.interval or (0.0, 0.0)
+
+
+def _median_s(row: Row) -> float:
+    return row.median_s or 0.0
+
+
+def _findings(gain: ProgramGain) -> Iterator[Finding]:
+    run_s = gain.shares.run_s
+    if not gain.is_worth_it:
+        at_most = format_per_cent(gain.at_most)
+        yield info("leave it", f"at most {at_most} of your run: leave it", at_most=gain.at_most)
+    elif gain.gains:
+        low, high = gain.interval_s
+        share = gain.gain_s / run_s
+        ends = f"{format_per_cent(low / run_s)} to {format_per_cent(high / run_s)}"
+        saved = f"{format_seconds(gain.gain_s)} of {format_seconds(run_s)}"
+        text = f"other algorithms would save at most {saved}: {format_per_cent(share)} ({ends})"
+        yield info("gain", text, gain_s=gain.gain_s, interval_s=[low, high], share=share)
+    else:
+        library = gain.shares.job.launches[0].library
+        yield warning(
+            "nothing measured",
+            "no algorithm was measured beside the default",
+            remedy=f"do: measure where mpi4py finds the program's library, {library}",
+        )
+    if gain.gains:
+        yield from _coverage_findings(gain)
+
+
+def _coverage_findings(gain: ProgramGain) -> Iterator[Finding]:
+    """Yield what the bound rests on and leaves out, and what is best in the call that gains most."""
+    library = gain.shares.job.launches[0].library
+    number = re.search(r"\d+(\.\d+)+", library)
+    for version in gain.measured_with:
+        if version and number and number[0] not in version:
+            text = f"measured with {version}, while the program ran on {library}"
+            yield warning("other library", text, measured_with=version, library=library)
+    measured = sum(call.share.share for call in gain.gains)
+    left_out = gain.shares.share - measured
+    if left_out >= WORTH:
+        part = format_per_cent(left_out)
+        text = f"calls that take {part} of the run were not measured, and count as no gain"
+        yield warning("not measured", text, share=left_out)
+    largest = gain.gains[0]
+    if largest.best == DEFAULT or not gain.is_worth_it:
+        return
+    times = f"{format_seconds(largest.best_s)} instead of {format_seconds(largest.default_s)}"
+    text = f"{call_text(largest.share)}: {largest.best} takes {times}"
+    yield info("best", text, algorithm=largest.best)

@@ -1,0 +1,67 @@
+"""``hpccoll tune --for``: from a counted program to the tables of its MPI library."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hpccoll.cli.common import show_found
+from hpccoll.cli.library_tables import tables_that_write
+from hpccoll.common.errors import writing
+
+if TYPE_CHECKING:
+    from hpccoll.analysis.counted_gain import ProgramGain
+
+
+def tune_for(
+    count: Path, out: Path | None, profile: str, site: str | None, *, as_json: bool
+) -> int:
+    """Measure the calls of a counted program, say what it would gain at most, and write a table if that is worth it."""
+    from hpccoll.analysis.counted_gain import gain_without_measuring, program_gain
+    from hpccoll.analysis.counted_shares import counted_shares
+    from hpccoll.store.count_file import read_counted_job
+    from hpccoll.store.load_results import read_results
+    from hpccoll.sweep.counted_sweep import counted_sweeps, library_of, write_sweeps
+
+    shares = counted_shares(read_counted_job(count))
+    bound = gain_without_measuring(shares)
+    if not bound.is_worth_it:
+        _show(bound, as_json=as_json)
+        return 0
+    library = library_of(shares.job)
+    directory = out or Path("results") / f"{count.stem}-tuned"
+    with writing(directory):
+        files = list(write_sweeps(counted_sweeps(shares), directory))
+    for file in files:
+        print(f"measuring {file}", file=sys.stderr)
+        _sweep(file, directory / file.stem, profile, site)
+    measured = [directory / file.stem for file in files]
+    results = read_results([path for path in measured if path.exists()])
+    gain = program_gain(shares, results)
+    _show(gain, as_json=as_json)
+    if not gain.is_worth_it or not gain.gains:
+        return 0
+    table = directory / f"{library}.table"
+    tables_that_write(library).write(results, library, table, as_json=as_json)
+    if not as_json:
+        print(
+            f"to check it: measure with these variables set, then 'hpccoll tune RESULTS --verify {table}'"
+        )
+    return 0
+
+
+def _sweep(file: Path, out: Path, profile: str, site: str | None) -> None:
+    """Measure the cases of a sweep file; stdout is for the answer."""
+    command = [sys.executable, "-m", "hpccoll", "sweep", str(file), "--out", str(out)]
+    command += ["--profile", profile]
+    if site:
+        command += ["--site", site]
+    code = subprocess.run(command, stdout=sys.stderr, check=False).returncode
+    if code:
+        print(f"hpccoll: {file}: the sweep ended with {code}", file=sys.stderr)
+
+
+def _show(gain: "ProgramGain", *, as_json: bool) -> None:
+    from hpccoll.render.counted_gain_text import gain_lines, gain_record
+
+    show_found(gain_record(gain), gain_lines(gain), as_json=as_json)

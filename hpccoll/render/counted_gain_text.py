@@ -1,0 +1,61 @@
+"""What a counted program would gain, as text and as JSON."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hpccoll.analysis.counted_gain import CallGain, ProgramGain
+from hpccoll.analysis.counted_shares import call_text
+from hpccoll.common.records import to_builtins
+from hpccoll.common.text import Columns, Finding, finding_line, table_lines, table_of
+from hpccoll.common.units import format_count, format_factor, format_interval, format_seconds
+
+COLUMNS: Columns[CallGain] = (
+    ("call", lambda gain: call_text(gain.share)),
+    ("calls", lambda gain: f"{gain.share.calls:,}"),
+    ("in the program", lambda gain: format_seconds(gain.share.call_s)),
+    ("default", lambda gain: format_seconds(gain.default_s)),
+    ("best", lambda gain: format_seconds(gain.best_s)),
+    ("algorithm", lambda gain: gain.best),
+    ("faster", lambda gain: format_factor(gain.default_s / gain.best_s)),
+    ("saves", lambda gain: format_seconds(gain.gain_s)),
+    ("from .. to", lambda gain: format_interval(gain.interval_s)),
+)
+"""The columns of the calls that were measured."""
+
+
+def gain_lines(gain: ProgramGain) -> Iterator[str]:
+    """Yield what a program would gain, and by which calls."""
+    for finding in gain.findings:
+        yield finding_line(finding)
+    if gain.gains:
+        yield from table_lines(*table_of(COLUMNS, gain.gains))
+        runs = format_count(len(gain.shares.job.ranks), "rank")
+        yield f"  of a run of {format_seconds(gain.shares.run_s)} on {runs}; times are medians"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramGainJson:
+    """What a program would gain as JSON has it."""
+
+    run_s: float
+    worth_it: bool
+    gain_s: float
+    interval_s: tuple[float, float]
+    at_most: float
+    gains: Sequence[CallGain]
+    findings: Sequence[Finding]
+
+
+def gain_record(gain: ProgramGain) -> Any:
+    """Return what a program would gain as JSON has it; times are seconds."""
+    record = ProgramGainJson(
+        run_s=gain.shares.run_s,
+        worth_it=gain.is_worth_it,
+        gain_s=gain.gain_s,
+        interval_s=gain.interval_s,
+        at_most=gain.at_most,
+        gains=gain.gains,
+        findings=gain.findings,
+    )
+    return to_builtins(record)

@@ -1,0 +1,119 @@
+"""Sweep files of exactly the calls of a counted program."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hpccoll.analysis.counted_gain import (
+    COLLECTIVES,
+    measurable_kinds,
+    measured_bytes,
+    measured_dtype,
+)
+from hpccoll.analysis.counted_shares import CountedShares, KindShare
+from hpccoll.common.errors import UnusableError
+from hpccoll.schedule import collective
+from hpccoll.store.counted_job import CountedJob
+
+LEAST_SHARE = 0.002
+"""Calls of a kind that takes less of the run are not measured."""
+
+OPS = {"MPI_SUM": "sum", "MPI_PROD": "prod", "MPI_MIN": "min", "MPI_MAX": "max"}
+
+EFFORT = {
+    "warmup": 2,
+    "min_iterations": 10,
+    "max_iterations": 300,
+    "seconds": 0.5,
+    "precision": 0.02,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CountedSweep:
+    """The sweep of one collective on communicators of one shape."""
+
+    name: str
+    content: dict[str, Any]  # of the sweep file
+
+
+def library_of(job: CountedJob) -> str:
+    """Return whose algorithms a program can choose among: mpich or openmpi.
+
+    Raises:
+        UnusableError: if its library is another one.
+    """
+    for launch in job.launches:
+        if launch.abi == "Open MPI":
+            return "openmpi"
+        if launch.library.startswith("MPICH"):
+            return "mpich"
+    libraries = ", ".join(dict.fromkeys(launch.library for launch in job.launches))
+    raise UnusableError(
+        "--for", f"the program ran on {libraries}: tables exist for MPICH and Open MPI"
+    )
+
+
+def counted_sweeps(shares: CountedShares) -> list[CountedSweep]:
+    """Return the sweeps of the calls of a program that take longest: a collective, a shape and an element type each.
+
+    Raises:
+        UnusableError: if its library is neither MPICH nor Open MPI.
+    """
+    library = library_of(shares.job)
+    by_shape: dict[tuple[str, int, int, str], list[KindShare]] = {}
+    for share in measurable_kinds(shares):
+        if share.share >= LEAST_SHARE:
+            group = share.group
+            name = COLLECTIVES[share.kind.collective]
+            shape = name, group.size, group.nodes, measured_dtype(share)
+            by_shape.setdefault(shape, []).append(share)
+    sweeps = []
+    for shape, kinds in by_shape.items():
+        sweeps.append(_sweep(library, *shape, kinds))
+    return sweeps
+
+
+def _sweep(
+    library: str, name: str, ranks: int, nodes: int, dtype: str, kinds: Sequence[KindShare]
+) -> CountedSweep:
+    content: dict[str, Any] = {"collectives": [name], "algorithms": ["native"]}
+    sizes = set()
+    placements = set()
+    for share in kinds:
+        sizes.add(measured_bytes(share))
+        placements.add(share.kind.in_place)
+    content["bytes"] = sorted(sizes)
+    content["in_place"] = sorted(placements)
+    content |= _shape(ranks, nodes)
+    longest = kinds[0].kind
+    if collective(name).reduces:
+        content["dtypes"] = [dtype]
+        content["ops"] = [OPS.get(longest.operation, "sum")]
+    content["variants"] = {"default": {}, f"{library}-*": None}
+    content["effort"] = EFFORT
+    content["seed"] = 1
+    return CountedSweep(f"{name}-{ranks}x{max(nodes, 1)}-{dtype}", content)
+
+
+def _shape(ranks: int, nodes: int) -> dict[str, Any]:
+    """Return the keys of a communicator's shape; of unequal nodes, the larger number of ranks a node."""
+    if nodes <= 1:
+        return {"ranks": [ranks]}
+    return {"nodes": [nodes], "ranks_per_node": [-(-ranks // nodes)]}
+
+
+def write_sweeps(sweeps: Sequence[CountedSweep], directory: Path) -> Iterator[Path]:
+    """Write sweep files into a directory and yield their paths.
+
+    Raises:
+        OSError: if one cannot be written.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    for sweep in sweeps:
+        path = directory / f"{sweep.name}.yaml"
+        path.write_text(yaml.safe_dump(sweep.content, sort_keys=False))
+        yield path

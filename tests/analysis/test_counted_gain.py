@@ -1,0 +1,102 @@
+"""What other algorithms would save in a counted program."""
+
+from types import SimpleNamespace
+
+import pytest
+from counted_examples import write_ranks
+from row_examples import make_row
+
+from hpccoll.analysis.counted_gain import gain_without_measuring, program_gain
+from hpccoll.analysis.counted_shares import counted_shares
+from hpccoll.sweep.counted_launch import join_rank_files
+
+
+def measured(seconds, algorithm=None, **changes):
+    """A row of the default, or of an algorithm of MPICH, at 8 bytes on 4 ranks of 2 nodes."""
+    variant = f"mpich-{algorithm}" if algorithm else "default"
+    executed = algorithm or "unknown"
+    fields = {
+        "dtype": "float64",
+        "variant": variant,
+        "requested": algorithm,
+        "executed": executed,
+        "nodes": 2,
+    }
+    call = {"ranks": 4, "nbytes": 8, "seconds": seconds, "half_interval": 0.01}
+    return make_row("native", **(call | fields | changes))
+
+
+def gain_of(shares, *rows, version="MPICH 5.0.2"):
+    run = SimpleNamespace(provenance={"mpi": {"version": version}})
+    return program_gain(shares, SimpleNamespace(rows=rows, runs=[run]))
+
+
+@pytest.fixture
+def shares(tmp_path):
+    """1,000 all-reduces of 1 ms, a tenth of the run of 10 s."""
+    return counted_shares(join_rank_files(write_ranks(tmp_path)))
+
+
+def test_a_program_gains_the_ratio_of_the_best_to_the_default(shares):
+    gain = gain_of(shares, measured(2e-3), measured(1e-3, "ring"), measured(1.5e-3, "tree"))
+    (call,) = gain.gains
+    assert (call.best, call.gain_s) == ("ring", pytest.approx(0.5))
+    low, high = gain.interval_s
+    assert 0.47 < low < 0.5 < high < 0.53
+    assert gain.is_worth_it
+
+
+def test_what_is_not_transfer_in_the_program_cannot_be_gained(shares):
+    # calls take 1 ms in the program and 0.1 ms where ranks begin together: the rest is waiting
+    gain = gain_of(shares, measured(1e-4), measured(5e-5, "ring"))
+    assert gain.gain_s == pytest.approx(0.05)
+    assert not gain.is_worth_it
+
+
+def test_the_default_may_be_the_best(shares):
+    gain = gain_of(shares, measured(1e-3), measured(2e-3, "ring"))
+    assert (gain.gain_s, gain.at_most) == (0, 0)
+    assert gain.findings[0].kind == "leave it"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"executed": "tree"},
+        {"status": "wrong"},
+        {"nodes": 1},
+        {"ranks": 8},
+        {"requested_bytes": 16},
+        {"dtype": "float32"},
+        {"ci_low_s": None},
+    ],
+)
+def test_rows_of_other_calls_or_of_algorithms_that_did_not_run_do_not_count(shares, changes):
+    slower = measured(3e-3, "tree")
+    gain = gain_of(shares, measured(2e-3), slower, measured(1e-3, "ring", **changes))
+    assert (len(gain.gains), gain.gain_s) == (1, 0)
+
+
+def test_the_default_alone_says_nothing_and_the_library_of_the_program_is_asked_for(shares):
+    gain = gain_of(shares, measured(2e-3))
+    assert (gain.gains, [finding.kind for finding in gain.findings]) == ([], ["nothing measured"])
+
+
+def test_a_library_of_another_version_is_said(shares):
+    rows = measured(2e-3), measured(1e-3, "ring")
+    kinds = {finding.kind for finding in gain_of(shares, *rows, version="MPICH 4.3").findings}
+    assert "other library" in kinds
+    assert "other library" not in {finding.kind for finding in gain_of(shares, *rows).findings}
+
+
+def test_known_waiting_cannot_be_gained(tmp_path):
+    calls = ["Allreduce\tblocking\t0\tMPI_INT\tMPI_SUM\t0\t9\t36\t30000000\t2000000000\t4\t4"]
+    shares = counted_shares(join_rank_files(write_ranks(tmp_path, barrier=1, calls=calls)))
+    bound = gain_without_measuring(shares)
+    assert (bound.at_most, bound.is_worth_it) == (pytest.approx(0.003), False)
+
+
+def test_without_the_default_nothing_is_said_but_the_bound(shares):
+    gain = gain_of(shares, measured(1e-3, "ring"))
+    assert (gain.gains, gain.at_most) == ([], pytest.approx(0.1))
+    assert gain_without_measuring(shares).at_most == pytest.approx(0.1)

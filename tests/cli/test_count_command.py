@@ -1,0 +1,182 @@
+"""hpccoll count: a program runs as it would alone, and what it called becomes a file, a page and a line."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_runner import ENVIRONMENT, invoke
+from counted_examples import CountedRankExample, write_ranks
+
+from hpccoll.executor import counting_library as library_module
+
+PROGRAM = """
+import os, signal, sys
+from mpi4py import MPI
+import numpy as np
+
+world = MPI.COMM_WORLD
+vector, total = np.ones(1000), np.zeros(1000)
+for _ in range(20):
+    world.Allreduce(vector, total)
+half = world.Split(world.rank % 2)
+half.Bcast([vector, 10, MPI.DOUBLE])
+half.Free()
+world.Iallreduce(vector[:7], total[:7]).Wait()
+print("rank", world.rank, total.sum(), flush=True)
+how = sys.argv[1]
+world.Barrier()
+if how == "abort" and world.rank == 0:
+    world.Abort(5)
+if how == "kill" and world.rank == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+if how in ("abort", "kill"):
+    world.Barrier()
+sys.exit(int(how))
+"""
+
+
+@pytest.fixture
+def counting(counting_library, monkeypatch, tmp_path):
+    """Count with the library of this checkout, in a directory of its own."""
+    monkeypatch.setattr(library_module, "COUNTING_LIBRARY", counting_library)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", ENVIRONMENT["PATH"])
+    monkeypatch.setenv("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1")
+    Path("program.py").write_text(PROGRAM)
+
+
+def launch_command(how):
+    return ["mpiexec", "-n", "2", sys.executable, "program.py", how]
+
+
+@pytest.fixture
+def launcher(mpiexec):
+    """Programs can be launched here."""
+    return mpiexec
+
+
+def calls_of(record):
+    calls = {}
+    for kind in record["calls"]:
+        key = kind["kind"]["collective"], kind["kind"]["variant"], kind["mean_bytes"]
+        calls[key] = calls.get(key, 0) + kind["calls"]
+    return calls
+
+
+@pytest.mark.mpi
+@pytest.mark.usefixtures("counting", "launcher")
+def test_a_program_of_mpi4py_is_counted_and_ends_with_its_own_code():
+    result = invoke("count", "--", *launch_command("7"))
+    assert result.code == 7
+    assert Path("count.html").exists()
+    assert len(result.err.splitlines()) == 1
+    record = json.loads(invoke("count", "count.h5", "--json").out)
+    assert record["exit_code"] == 7
+    assert calls_of(record) == {
+        ("Allreduce", "blocking", 8000): 20,
+        ("Bcast", "blocking", 80): 1,
+        ("Allreduce", "nonblocking", 56): 1,
+        ("Barrier", "blocking", 0): 1,
+    }
+    assert not list(Path().glob(".count*"))
+    assert invoke("count", "--", *launch_command("0")).code == 0
+    assert Path("count-2.h5").exists()
+
+
+@pytest.mark.mpi
+@pytest.mark.usefixtures("counting", "launcher")
+def test_a_barrier_before_each_call_tells_waiting_apart():
+    assert invoke("count", "--barrier", "--out", "a.h5", "--", *launch_command("0")).code == 0
+    record = json.loads(invoke("count", "a.h5", "--json").out)
+    assert record["barrier"]
+    assert 0 < record["waiting_share"] < record["share"] <= 1
+    assert sum(calls_of(record).values()) == 23
+
+
+@pytest.mark.mpi
+@pytest.mark.usefixtures("counting", "launcher")
+@pytest.mark.parametrize("how", ["abort", "kill"])
+def test_what_was_counted_before_an_abnormal_end_is_kept_and_the_ranks_are_named(how):
+    alone = subprocess.run(launch_command(how), capture_output=True, check=False)
+    result = invoke("count", "--", *launch_command(how))
+    assert result.code == alone.returncode != 0
+    findings = json.loads(invoke("count", "count.h5", "--json").out)["findings"]
+    assert {"unfinished", "missing"} & {finding["kind"] for finding in findings}
+
+
+@pytest.mark.usefixtures("counting")
+def test_the_signal_that_ends_a_command_ends_hpccoll_too(monkeypatch):
+    ended = []
+    monkeypatch.setattr(os, "kill", lambda _, number: ended.append(number))
+    words = [sys.executable, "-c", "import os; os.kill(os.getpid(), 15)"]
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        result = invoke("count", "--", *words)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert (ended, result.code) == ([signal.SIGTERM], 128 + signal.SIGTERM)
+
+
+@pytest.mark.usefixtures("counting")
+def test_a_command_without_mpi_ends_with_its_code_and_a_line_says_that_nothing_was_counted():
+    result = invoke("count", "--", sys.executable, "-c", "raise SystemExit(3)")
+    assert (result.code, len(result.err.splitlines())) == (3, 1)
+    assert not list(Path().glob("count*"))
+
+
+def test_the_files_of_a_job_script_are_shown_and_joined(tmp_path):
+    ranks = write_ranks(tmp_path / "ranks")
+    shown = invoke("count", ranks, "--out", tmp_path / "a.h5")
+    assert shown.code == 0
+    assert "1,000" in shown.out
+    from_file = invoke("count", tmp_path / "a.h5")
+    assert from_file.out == shown.out
+    shutil.rmtree(ranks)
+    page = (tmp_path / "a.html").read_text()
+    assert all(heading in page for heading in ("Calls", "Communicators", "The job"))
+
+
+@pytest.mark.usefixtures("counting")
+def test_the_library_is_named_for_job_scripts(counting_library):
+    assert invoke("count", "--library").out == f"{counting_library}\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["ranks", "--", "true"],
+        ["ranks", "--barrier"],
+        ["--out", "a.txt", "--", "true"],
+        ["--out", "there.h5", "--", "true"],
+        ["absent.h5"],
+    ],
+)
+@pytest.mark.usefixtures("counting")
+def test_what_cannot_be_counted_or_shown_is_refused_in_a_line(words):
+    write_ranks(Path("ranks"))
+    Path("there.h5").write_text("")
+    assert invoke("count", *words).is_bad_input()
+
+
+def test_little_communication_is_left_as_it_is_without_measuring(tmp_path):
+    calls = ["Allreduce\tblocking\t0\tMPI_INT\tMPI_SUM\t0\t10\t40\t30000000\t0\t4\t4"]
+    write_ranks(tmp_path / "ranks", calls=calls)
+    invoke("count", tmp_path / "ranks", "--out", tmp_path / "a.h5")
+    result = invoke("tune", "--for", tmp_path / "a.h5", "--json")
+    record = json.loads(result.out)
+    assert (result.code, record["worth_it"]) == (0, False)
+    assert record["at_most"] == pytest.approx(0.003)
+
+
+def test_a_library_without_tables_is_refused(tmp_path):
+    for rank in range(4):
+        CountedRankExample(rank, version="Intel(R) MPI Library 2021.11").write(tmp_path / "ranks")
+    invoke("count", tmp_path / "ranks", "--out", tmp_path / "a.h5")
+    assert invoke("tune", "--for", tmp_path / "a.h5").is_bad_input("Intel")
+    assert invoke("tune", "--for", tmp_path / "a.h5", "--lint", "x").is_bad_input("--for")
