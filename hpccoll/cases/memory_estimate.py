@@ -14,7 +14,7 @@ from hpccoll.cases.workload import workload
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_size
 from hpccoll.schedule import Algorithm, Copy, Layout, Schedule, Send, itemsize
-from hpccoll.schedule.step import drop_null_peers
+from hpccoll.schedule.step import drop_null_peers, parts_of
 
 if TYPE_CHECKING:
     from hpccoll.cases.case import Case, Parameter
@@ -46,6 +46,7 @@ class _AlgorithmMemory(NamedTuple):
 
     tmp: float = 0.0  # the scratch buffer at each rank
     arrivals: float = 1.0  # the data that arrives in one step at the rank with most, its root
+    common_arrivals: float = 1.0  # what arrives in one step at every rank, at least
     aggregator_arrivals: tuple[float, ...] = ()  # the same for each aggregator, the largest first
     slices: tuple[Schedule, ...] = ()  # the slices of the algorithm
 
@@ -63,13 +64,16 @@ def _algorithm_memory(
         return _AlgorithmMemory()
     slices = algorithm.slices(layout, **values)
     has_tmp, arrivals = _memory_of_rank(slices, 0)
+    _, arrivals_at_last = _memory_of_rank(slices, workers - 1)
+    most_arrivals = max(1.0, arrivals, arrivals_at_last)
+    common_arrivals = max(1.0, min(arrivals, arrivals_at_last))
     gathered = []
     if algorithm.aggregates:
         for rank in range(workers, layout.ranks):
             _, arrivals_at_aggregator = _memory_of_rank(slices, rank)
             gathered.append(arrivals_at_aggregator)
     gathered.sort(reverse=True)
-    return _AlgorithmMemory(float(has_tmp), max(1.0, arrivals), tuple(gathered), slices)
+    return _AlgorithmMemory(float(has_tmp), most_arrivals, common_arrivals, tuple(gathered), slices)
 
 
 def _memory_of_rank(slices: tuple[Schedule, ...], rank: int) -> tuple[bool, float]:
@@ -80,10 +84,11 @@ def _memory_of_rank(slices: tuple[Schedule, ...], rank: int) -> tuple[bool, floa
         for step in map(drop_null_peers, schedule.steps(rank)):
             units = 0
             for action in step.actions:
+                for part in parts_of(action):
+                    has_tmp |= part.buffer == "tmp"
                 if isinstance(action, Send):
                     continue
                 part = action.target if isinstance(action, Copy) else action.part
-                has_tmp |= part.buffer == "tmp"
                 units += sum(
                     int(unit_range.last) - int(unit_range.first) for unit_range in part.ranges
                 )
@@ -127,7 +132,7 @@ def memory_needed(
         memory = _algorithm_memory(
             family.algorithm(case.algorithm), workers, aggregators, parameters
         )
-    tmp, arrivals, gathered, slices = memory
+    tmp, arrivals, common_arrivals, gathered, slices = memory
     buffers = 6 + check
     tables = 0.0
     if case.device == "cuda":
@@ -140,10 +145,11 @@ def memory_needed(
             buffers = 2.0
             tmp = 0.0
             arrivals = 1.0
+            common_arrivals = 1.0
             gathered = ()
         if device == "cuda":
             tables = ranks * _tables(case, workers)
-    rank_buffers = buffers + tmp
+    rank_buffers = buffers + tmp + common_arrivals - 1
     try:
         unequal = call_of(case, workers).blocks(SAMPLE_ELEMENTS)
     except BadInputError:
@@ -153,7 +159,10 @@ def memory_needed(
         aggregator_buffers = sum(
             max(0.0, 1 + at_once * share - rank_buffers) for share in gathered[:ranks]
         )
-        return int(case.bytes * (ranks * rank_buffers + arrivals - 1 + aggregator_buffers) + tables)
+        return int(
+            case.bytes * (ranks * rank_buffers + arrivals - common_arrivals + aggregator_buffers)
+            + tables
+        )
     largest_src = float((unequal.sum(1) / unequal.sum() * workers).max())
     largest_dst = float((unequal.sum(0) / unequal.sum() * workers).max())
     most = 2 * largest_src + (rank_buffers - 2) * largest_dst

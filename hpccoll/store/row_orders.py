@@ -8,6 +8,7 @@ from typing import NamedTuple
 from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.cases.case import Case, Parameter
 from hpccoll.cases.case_order import case_order
+from hpccoll.cases.catalogue import check_case
 from hpccoll.cases.planned_schedule import mapped_layout
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import Layout, NotVectorisedError, ScheduleError
@@ -112,6 +113,7 @@ class _Place(NamedTuple):
 def _computed_order(call: _OrderedCall, place: _Place) -> RowOrder | None:
     """Return an order; None if the schedule does not run here, as an extension or a plan may have changed since."""
     try:
+        check_case(call.case)
         order = case_order(call.case, place.layout, most_messages=MOST_MESSAGES)
     except (BadInputError, ScheduleError, NotVectorisedError):
         return None

@@ -141,13 +141,14 @@ def test_the_environment_in_the_json_of_nccl_tests_is_not_kept(tmp_path):
     assert "SECRET_TOKEN" not in repr(read_results([out]).runs)
 
 
-def test_nothing_is_chosen_or_fitted_from_an_import(tmp_path):
+def test_a_machine_is_fitted_to_messages_of_an_import_and_nothing_is_chosen_from_it(tmp_path):
     out, made = tmp_path / "osu.h5", tmp_path / "made.json"
     sizes = "".join(f"{1 << power:<10} {2 + power}.00\n" for power in range(1, 16))
     many = (OUTPUTS / "osu_latency.txt").read_text().replace("1048576", f"{sizes}1048576")
     assert import_text("osu_latency.txt", many, out).code == 0
-    assert [invoke(command, out, "--out", made).code for command in ("tune", "fit")] == [2, 2]
+    assert invoke("tune", out, "--out", made).code == 2
     assert not made.exists()
+    assert invoke("fit", out, "--out", made).code == 0
 
 
 def test_results_of_ours_are_never_replaced(tmp_path):

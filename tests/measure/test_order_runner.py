@@ -45,10 +45,11 @@ def mpich(require, mpiexec, tmp_path):
 
 
 @pytest.fixture
-def open_mpi(require, tmp_path):
+def open_mpi(tmp_path):
     """Reveal orders of Open MPI."""
     prefix = os.environ.get(OPENMPI_VARIABLE)
-    require(prefix, f"{OPENMPI_VARIABLE} does not say where Open MPI is")
+    if not prefix:
+        pytest.skip(f"{OPENMPI_VARIABLE} does not say where Open MPI is")
     variables = {
         "MPI4PY_MPIABI": "openmpi",
         "MPI4PY_LIBMPI": f"{prefix}/lib/libmpi.so.40",

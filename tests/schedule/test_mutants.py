@@ -67,7 +67,17 @@ def clean(programs: Programs) -> Programs:
         ]
         for program in programs
     ]
-    return [[step for step in program if step.actions] for program in found]
+    return [
+        [effective for step in program if (effective := without_empty_copies(step)).actions]
+        for program in found
+    ]
+
+
+def without_empty_copies(step: Step) -> Step:
+    """Return a step without copies of no units."""
+    return Step(
+        *(action for action in step.actions if not isinstance(action, Copy) or action.source.units)
+    )
 
 
 def mutants(programs: Programs, units: int) -> Iterator[tuple[str, Programs]]:

@@ -45,4 +45,10 @@ def test_the_recipe_for_spack_needs_the_versions_that_the_package_needs(spack_de
         if "plugin" in requirement.name:
             spack_name = f"py-{requirement.name}"
         assert Version(spack_dependencies.pop(spack_name)) == Version(least.version), spack_name
-    assert spack_dependencies.keys() == {"c", "python", "py-hatchling", "mpi"}
+    assert spack_dependencies.keys() == {
+        "c",
+        "python",
+        "py-hatchling",
+        "py-hatch-fancy-pypi-readme",
+        "mpi",
+    }
