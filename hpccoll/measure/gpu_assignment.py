@@ -301,8 +301,10 @@ class RankGpus:
 
     def _are_timed_by_events(self, transports: Collection[str]) -> bool:
         """Return whether the operations of one of the transports are queued on a stream, between two events."""
-        queued = sorted(name for name in transports if TRANSPORTS[name].graphs)
-        return any(self.missing_for(name) is None for name in queued)
+        for name in sorted(transports):  # in the same order on all ranks
+            if TRANSPORTS[name].graphs and self.missing_for(name) is None:
+                return True
+        return False
 
     @cached_property
     def node_view(self) -> NodeView:

@@ -162,6 +162,6 @@ def test_a_first_operation_that_needs_no_nccl_stalls_without_a_word_of_nccl(mpie
     progress = RankProgress()
     connecting = NcclConnecting(SimpleNamespace(node_id=("n1", 0)), progress, timeout=0.1)
     connecting.begin(by_nccl=False)
-    with pytest.raises(StalledError, match="at rank 0 on n1$") as stalled:
+    with pytest.raises(StalledError, match=r"at rank 0 on n1$") as stalled:
         connecting.wait(lambda: False, lambda: None)
     assert "NCCL" not in f"{stalled.value} {progress.phase} {progress.phase_details()}"

@@ -50,9 +50,11 @@ class NcclConnecting(Connecting):
 
     def begin(self, *, by_nccl: bool = True) -> None:
         self._failure = ""
-        self._phase = PHASE if by_nccl else PHASE_WITHOUT_NCCL
-        if by_nccl and self._progress.phase != PHASE:
-            OWN_LOG.mark()
+        self._phase = PHASE_WITHOUT_NCCL
+        if by_nccl:
+            self._phase = PHASE
+            if self._progress.phase != PHASE:
+                OWN_LOG.mark()
         self._progress.enter(self._phase)
         self._progress.phase_details = self._details
 
@@ -61,14 +63,10 @@ class NcclConnecting(Connecting):
 
     def _details(self) -> str:
         """Return what is known of a rank that is still connecting, for the watchdog."""
-        parts = [self._failure, self._log_report()]
-        return "; ".join(part for part in parts if part)
-
-    def _log_report(self) -> str:
-        """Return the last warnings of NCCL and where its log is; empty if it does not connect."""
         if self._phase != PHASE:
-            return ""
-        return OWN_LOG.report()
+            return self._failure
+        parts = [self._failure, OWN_LOG.report()]
+        return "; ".join(part for part in parts if part)
 
     def wait(self, done: Callable[[], bool], error: Callable[[], str | None]) -> None:
         """Wait for a first operation.
@@ -84,8 +82,9 @@ class NcclConnecting(Connecting):
                 place = ""
             else:
                 place = f" at {self._place}"
-            parts = [f"{self._phase}: {stall}{place}", self._log_report()]
-            message = "; ".join(part for part in parts if part)
+            message = f"{self._phase}: {stall}{place}"
+            if self._phase == PHASE:
+                message += f"; {OWN_LOG.report()}"
             if self._sync:  # the results keep only one message for all ranks that agree
                 print_of_rank(self._rank, message)
             raise type(stall)(message) from None

@@ -100,9 +100,15 @@ class SharedGpuMemory:
         addresses = []
         for rank, places in enumerate(places_of_ranks):
             if rank == self._comm.rank:
-                addresses.append({name: self._gpu.address(array) for name, array in arrays.items()})
+                addresses.append(self._own_addresses(arrays))
             else:
                 addresses.append(self._mapped_addresses(rank, places))
+        return addresses
+
+    def _own_addresses(self, arrays: Mapping[str, Array]) -> dict[str, int]:
+        addresses = {}
+        for name, array in arrays.items():
+            addresses[name] = self._gpu.address(array)
         return addresses
 
     def _mapped_addresses(self, rank: int, places: Mapping[str, _Place]) -> dict[str, int]:

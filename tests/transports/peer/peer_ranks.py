@@ -138,7 +138,7 @@ def a_rank_that_cannot_map_the_memory_of_others_is_bad_input_on_all() -> None:
     with pytest.MonkeyPatch.context() as patch:
         if ME == RANKS - 1:
             patch.setattr(transport._shared, "_map", lacks_peer_access)
-        with pytest.raises(BadInputError, match=f"rank {RANKS - 1} cannot map.*: no peer access"):
+        with pytest.raises(BadInputError, match=rf"rank {RANKS - 1} cannot map.*: no peer access"):
             transport.plan(operation, src, dst)
     transport.close()
 
