@@ -61,7 +61,8 @@ class Case:
     # the registered name of the algorithm, ``native`` for the library's own collective, or ``auto``
     # for the choice of the job's table
     algorithm: limits.Name
-    # how bytes move: ``mpi``, ``shm`` or ``tiered``; between GPUs ``nccl``, ``mpi`` or ``staged``
+    # how bytes move: ``mpi``, ``shm`` or ``tiered``; between GPUs ``nccl``, ``peer``, ``mpi`` or
+    # ``staged``
     transport: limits.Name = "mpi"
     device: limits.Name = "cpu"  # where the buffers are: ``cpu`` or ``cuda``
     dtype: limits.Name = "float32"  # the type of the elements, a name of NumPy or ``bfloat16``

@@ -164,7 +164,7 @@ def _variant_reason(case: Case, layout: Layout, facts: LaunchFacts) -> str | Non
         return None
     variant = named_variants().get(facts.variant)
     over = _affected_transport(variant, facts.sets)
-    if over and (over == "nccl") != (case.transport == "nccl"):
+    if over and _library_of(over) != _library_of(case.transport):
         return f"{facts.variant}: its settings affect cases over {over}, not over {case.transport}"
     is_native = case.algorithm == NATIVE
     if not is_native and facts.sets and all(map(_of_collectives, facts.sets)):
@@ -177,6 +177,13 @@ def _variant_reason(case: Case, layout: Layout, facts: LaunchFacts) -> str | Non
     if not reason:
         reason = _exceeded_limit(variant.with_added(facts.sets), case, layout, facts)
     return f"{facts.variant}: {reason}" if reason else None
+
+
+def _library_of(transport: str) -> str:
+    """Return the library whose settings affect cases over a transport; peer is affected by those of none."""
+    if transport in ("nccl", "peer"):
+        return transport
+    return "mpi"
 
 
 def _affected_transport(variant: Variant | None, sets: Mapping[str, object]) -> str | None:

@@ -117,7 +117,7 @@ class DeadlineSync:
         self,
         done: Callable[[], bool],
         complaint: Callable[[], str | None],
-        operation: str = "NCCL",
+        operation: str = "the operation",
         limit_s: float | None = None,
     ) -> None:
         """Wait until ``done()``; the arguments are those of ``poll_until``, with LIMIT of the timeout by default.

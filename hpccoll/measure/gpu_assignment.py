@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from hpccoll.cases.transport_table import NCCL_GPU_SHARING_VARIABLE, SHARED_GPU_CHOICES
+from hpccoll.cases.transport_table import NCCL_GPU_SHARING_VARIABLE, SHARED_GPU_CHOICES, TRANSPORTS
 from hpccoll.cases.variants import NodeView
 from hpccoll.evidence.gpu_pair import CORRECT, NOT_TRIED, GpuPair
 from hpccoll.host.gpu_stack import nccl_settings
@@ -295,8 +295,16 @@ class RankGpus:
         if "nccl" in transports and not self.missing_for("nccl"):
             version = ".".join(map(str, gpu.loaded_nccl_version() or ()))
             about["nccl"] = {"version": version, "files": loaded_nccl_files()}
+        if self._are_timed_by_events(transports):
             about["event_floor_ns"] = event_floor_ns(self.gpu_of_rank)
         return {**about, **self.facts}
+
+    def _are_timed_by_events(self, transports: Collection[str]) -> bool:
+        """Return whether the operations of one of the transports are queued on a stream, between two events."""
+        for name in sorted(transports):  # in the same order on all ranks
+            if TRANSPORTS[name].graphs and self.missing_for(name) is None:
+                return True
+        return False
 
     @cached_property
     def node_view(self) -> NodeView:

@@ -46,6 +46,18 @@ FIRST, LAST = -1, 0
 start when none on FIRST waits. The next messages then start at once beside a large fold, which
 fills the GPU."""
 
+EXPORTED_BYTES = 1 << 21
+"""The granularity of memory that other processes map. cudaMalloc takes smaller allocations from a
+larger block, and a handle exports the whole block (CUDA Programming Guide, Interprocess
+Communication)."""
+
+CAPABILITY_MAJOR = 75
+"""CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR (cuda.h of CUDA 12 and 13)."""
+
+PEER_CAPABILITY = 7
+"""The major compute capability from which on GPUs have loads that acquire and stores that release,
+as in peer.cu (PTX ISA, ld and st: sm_70)."""
+
 CUDA_NOT_READY = 600
 """cudaErrorNotReady: work is still running (driver_types.h of CUDA 12 and 13)."""
 
@@ -101,11 +113,26 @@ def device_bus(number: int) -> str:
     return bus.value.decode()
 
 
+def lowest_capability() -> int:
+    """Return the lowest major compute capability of the GPUs visible to this process."""
+    driver = ctypes.CDLL("libcuda.so.1")
+    device = ctypes.c_int(0)
+    major = ctypes.c_int(0)
+    capabilities = []
+    for number in range(device_count()):
+        driver.cuDeviceGet(ctypes.byref(device), number)
+        driver.cuDeviceGetAttribute(ctypes.byref(major), CAPABILITY_MAJOR, device)
+        capabilities.append(major.value)
+    return min(capabilities)
+
+
 @cache
 def missing_for_gpu(transport: str, dtype: str = "float32") -> str | None:
     """Return the reason why this process cannot run ``dtype`` on a GPU over ``transport``, None if it can."""
     if not device_count():
         return "no CUDA device; do: run it on a node with GPUs (srun --gpus-per-node=8)"
+    if transport == "peer" and lowest_capability() < PEER_CAPABILITY:
+        return f"transport peer needs compute capability {PEER_CAPABILITY}.0 or newer; do: transport nccl"
     if find_spec("cupy") is None:
         return f"cupy is not installed ({INSTALL})"
     too_old = old_cupy_reason()
@@ -245,7 +272,8 @@ class Gpu:
 
     def allocate_exportable(self, nbytes: int) -> int:
         """Return the address of memory of its own allocation, outside of CuPy's pool, which other processes can map."""
-        return int(self._cupy.cuda.runtime.malloc(nbytes))
+        whole = -(-nbytes // EXPORTED_BYTES) * EXPORTED_BYTES
+        return int(self._cupy.cuda.runtime.malloc(whole))
 
     def free_exportable(self, address: int) -> None:
         """Free memory of ``allocate_exportable``, which no process maps any more."""

@@ -71,3 +71,7 @@ class GuardedBuffers:
     def close(self) -> None:
         """Drop the buffers; Python frees their memory with the last reference."""
         self.guarded.clear()
+
+    def close_alone(self) -> None:
+        """Free what this rank holds without the other ranks: after a stall, they may not come."""
+        self.close()

@@ -31,7 +31,7 @@ def poll_until(
     done: Callable[[], bool],
     error: Callable[[], str | None],
     timeout_s: float,
-    operation: str = "NCCL",
+    operation: str = "the operation",
 ) -> None:
     """Wait until ``done()``, for an operation that is called ``operation``.
 
@@ -69,8 +69,11 @@ class Connecting:
     has_connected = False
     """Whether all ranks have completed a first operation together."""
 
-    def begin(self) -> None:
-        """NCCL begins to connect: it makes a communicator, or queues a first operation."""
+    def begin(self, *, by_nccl: bool = True) -> None:
+        """NCCL begins to connect: it makes a communicator, or queues a first operation.
+
+        Without ``by_nccl`` the first operation of a plan begins that needs no NCCL.
+        """
 
     def note(self, failure: str) -> None:
         """Keep the error of NCCL on this rank, while other ranks may still wait."""

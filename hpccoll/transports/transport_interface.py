@@ -59,6 +59,9 @@ class Transport(Protocol):
     def close(self) -> None:
         """Free the buffers after all plans are closed; all ranks call this together."""
 
+    def close_alone(self) -> None:
+        """Free the buffers on this rank, without the other ranks: after a stall, they may not come."""
+
 
 class PlanMismatchError(RuntimeError):
     """Two ranks disagree on the messages between them; the message names both."""

@@ -325,3 +325,12 @@ def test_communicator_settings_are_those_of_the_table_with_additions():
         BadInputError, match=r"--communicator.buffers: 'allocated' .* the value of nccl-symmetric"
     ):
         made_with("nccl-symmetric", {"buffers": "allocated"})
+
+
+@pytest.mark.parametrize(("variant", "over"), [("nccl-ring", "nccl"), ("ucx-one-rail", "mpi")])
+def test_settings_of_no_library_affect_the_peer_kernel(variant, over):
+    case = Case(
+        collective="all_reduce", algorithm="ring", transport="peer", device="cuda", bytes=1024
+    )
+    reason = skip_reason(case, Layout.of(4), LaunchFacts(shape=Shape(1, 4), variant=variant))
+    assert reason == f"{variant}: its settings affect cases over {over}, not over peer"

@@ -8,11 +8,13 @@ import platform
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import raw_examples
 
 from hpccoll.cases.case import Effort
+from hpccoll.common.errors import StalledError
 
 RANKS = Path(__file__).with_name("stalling_ranks.py")
 DIAGNOSIS = Path(__file__).with_name("gpu_diagnosis_ranks.py")
@@ -151,3 +153,15 @@ def test_pairs_of_a_diagnosis_that_never_connect_end_it_with_warnings_and_log(
         assert "NCCL's last warnings: a fault is injected: " in line
         assert "NCCL WARN" in named_log(line).read_text()
     assert "transfers over NCCL: no pair has connected" in text
+
+
+def test_a_first_operation_that_needs_no_nccl_stalls_without_a_word_of_nccl(mpiexec):  # noqa: ARG001  MPI starts
+    from hpccoll.measure.run.connecting import NcclConnecting
+    from hpccoll.measure.timing_loop import RankProgress
+
+    progress = RankProgress()
+    connecting = NcclConnecting(SimpleNamespace(node_id=("n1", 0)), progress, timeout=0.1)
+    connecting.begin(by_nccl=False)
+    with pytest.raises(StalledError, match=r"at rank 0 on n1$") as stalled:
+        connecting.wait(lambda: False, lambda: None)
+    assert "NCCL" not in f"{stalled.value} {progress.phase} {progress.phase_details()}"

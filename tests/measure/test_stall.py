@@ -145,7 +145,7 @@ def test_the_other_ranks_continue_without_a_stalled_rank_and_record_it(launch, l
         ),
         (
             "hangs",
-            r"NCCL did not complete in 3 s \(on the stream: .*; all ranks answered and continued$",
+            r"the operation did not complete in 3 s \(on the stream: .*; all ranks answered and continued$",
         ),
         (
             "fails",

@@ -133,6 +133,31 @@ def test_devices_are_distinguished_by_the_uuid_that_the_driver_reports(monkeypat
     assert [device_uuid(number) for number in range(3)] == expected
 
 
+def test_memory_that_is_exported_alone_shares_no_block_of_cudamalloc_with_other_memory():
+    allocated = []
+    runtime = SimpleNamespace(malloc=lambda nbytes: allocated.append(nbytes) or 1 << 30)
+    gpu = gpu_with(SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)), None)
+    for nbytes in (1, 1 << 21, (1 << 21) + 1):
+        assert gpu.allocate_exportable(nbytes) == 1 << 30
+    assert allocated == [1 << 21, 1 << 21, 1 << 22]
+
+
+@pytest.mark.parametrize(("majors", "missing"), [([9, 6], True), ([7, 9], False)])
+def test_the_peer_kernel_needs_instructions_that_all_gpus_have(monkeypatch, majors, missing):
+    def get(device, number):
+        device._obj.value = number
+
+    def get_attribute(value, _attribute, device):
+        value._obj.value = majors[device.value]
+
+    driver = SimpleNamespace(cuDeviceGet=get, cuDeviceGetAttribute=get_attribute)
+    monkeypatch.setattr(transports_gpu.ctypes, "CDLL", lambda _: driver)
+    monkeypatch.setattr(transports_gpu, "device_count", lambda: len(majors))
+    monkeypatch.setattr(transports_gpu, "find_spec", lambda _: None)  # the next reason
+    reason = transports_gpu.missing_for_gpu.__wrapped__("peer")
+    assert ("compute capability" in reason) == missing
+
+
 def test_without_a_gpu_the_reason_says_where_to_run(monkeypatch):
     monkeypatch.setattr(transports_gpu, "device_count", lambda: 0)
     assert "do: run it on a node with GPUs" in transports_gpu.missing_for_gpu.__wrapped__("nccl")

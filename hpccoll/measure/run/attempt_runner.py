@@ -11,6 +11,7 @@ import numpy as np
 from mpi4py import MPI
 
 from hpccoll.cases.case import LOOPS_OF_PROGRAMS, Case, Job
+from hpccoll.cases.transport_table import TRANSPORTS
 from hpccoll.common.errors import StalledError
 from hpccoll.executor.barrier import ExecutorBarrier
 from hpccoll.executor.compiled_executor import ExecutorOptions
@@ -89,8 +90,8 @@ class AttemptRunner:
         )
 
     def _connecting(self) -> Connecting:
-        """Return how ranks wait for first operations: with names and logs if NCCL connects them."""
-        if not any(case.transport == "nccl" for case in self.job.cases):
+        """Return how ranks wait for first operations: with a limit and names if a stream queues them."""
+        if not any(TRANSPORTS[case.transport].graphs for case in self.job.cases):
             return Connecting()
         from hpccoll.measure.run.connecting import NcclConnecting
 
@@ -218,7 +219,7 @@ class AttemptRunner:
         description = self.group.recover(prepared, sync, error, self.attempt.number, case)
         self.ranks_lost = self.group.ranks.comm.size < self.comm.size
         if not self.ranks_lost:
-            if not self._has_connected:
+            if case.transport == "nccl" and not self._has_connected:
                 self._unconnected.append(case.id)
             self._close_barrier()
             self._bind_group()

@@ -16,7 +16,7 @@ from hpccoll.measure.ranks import Ranks, print_of_rank
 from hpccoll.measure.timing_loop import RankProgress
 from hpccoll.transports.stream_wait import Connecting, no_error, poll_until
 
-PHASE = "connecting NCCL"
+PHASE, PHASE_WITHOUT_NCCL = "connecting NCCL", "running a first operation"
 
 CONNECT, AWAIT = 1 / 2, 3 / 5
 """Fractions of the watchdog's timeout: the time of a first operation, and that of a rank that has
@@ -46,12 +46,16 @@ class NcclConnecting(Connecting):
         self._rank = MPI.COMM_WORLD.rank
         self._place = f"rank {self._rank} on {host}"
         self._failure = ""
+        self._phase = PHASE
 
-    def begin(self) -> None:
+    def begin(self, *, by_nccl: bool = True) -> None:
         self._failure = ""
-        if self._progress.phase != PHASE:
-            OWN_LOG.mark()
-        self._progress.enter(PHASE)
+        self._phase = PHASE_WITHOUT_NCCL
+        if by_nccl:
+            self._phase = PHASE
+            if self._progress.phase != PHASE:
+                OWN_LOG.mark()
+        self._progress.enter(self._phase)
         self._progress.phase_details = self._details
 
     def note(self, failure: str) -> None:
@@ -59,6 +63,8 @@ class NcclConnecting(Connecting):
 
     def _details(self) -> str:
         """Return what is known of a rank that is still connecting, for the watchdog."""
+        if self._phase != PHASE:
+            return self._failure
         parts = [self._failure, OWN_LOG.report()]
         return "; ".join(part for part in parts if part)
 
@@ -76,7 +82,9 @@ class NcclConnecting(Connecting):
                 place = ""
             else:
                 place = f" at {self._place}"
-            message = f"{PHASE}: {stall}{place}; {OWN_LOG.report()}"
+            message = f"{self._phase}: {stall}{place}"
+            if self._phase == PHASE:
+                message += f"; {OWN_LOG.report()}"
             if self._sync:  # the results keep only one message for all ranks that agree
                 print_of_rank(self._rank, message)
             raise type(stall)(message) from None

@@ -136,7 +136,7 @@ class PreparedCase:
         except BaseException:
             if self._stream_plan:  # over MPI, only all ranks together can free what they hold
                 # the graphs and registered buffers, before their communicator is aborted
-                self.close()
+                self.close_alone()  # other ranks may not have failed
             raise
         self._bind_calls()
 
@@ -349,10 +349,18 @@ class PreparedCase:
 
     def close(self) -> None:
         """Free the plan, the buffers and what the transport holds; all ranks call this together."""
+        self._close_plans()
+        self.transport.close()
+
+    def close_alone(self) -> None:
+        """Free the same on this rank, without the other ranks: after a stall, they may not come."""
+        self._close_plans()
+        self.transport.close_alone()
+
+    def _close_plans(self) -> None:
         for plan in self._further:
             plan.close()
         self.plan.close()
-        self.transport.close()
 
     def diagnose(self, name: Callable[[int], str] = "rank {}".format) -> str | None:
         """Return a description of all errors in the buffers, or None; ``name`` names a rank of this numbering."""

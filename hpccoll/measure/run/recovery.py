@@ -38,7 +38,7 @@ def abort_cases(cases: "Sequence[PreparedCase]", gpu: "Gpu") -> None:
     abort_all_worlds()
     gpu.await_device()  # if the GPU hangs, its rank stays here and is lost
     for case in cases:
-        case.close()
+        case.close_alone()
 
 
 class RankGroup:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hpccoll.common.errors import StalledError
 from hpccoll.schedule.operation import Array
 from hpccoll.transports.nccl.cupy_device import CupyDevice, StreamCall
 from hpccoll.transports.nccl.stream_plan import StreamPlan
@@ -24,8 +25,22 @@ MOST_NAMED = 3
 class PeerDevice(CupyDevice):
     """A GPU whose operations need no communicator, and report no error of their own."""
 
-    def __init__(self, gpu: "Gpu", connecting: "Connecting") -> None:
+    def __init__(self, gpu: "Gpu", connecting: "Connecting", waits: "Waits") -> None:
         super().__init__(gpu, None, connecting)
+        self._waits = waits
+
+    def wait(self) -> None:
+        """Wait for a first operation.
+
+        Raises:
+            StalledError: if it does not complete in time; names the peers for which blocks wait.
+            GpuFailedError: if the GPU fails.
+        """
+        try:
+            super().wait()
+        except StalledError as stall:
+            words = "; ".join(filter(None, (str(stall), self._waits.described())))
+            raise type(stall)(words) from None
 
     def error(self) -> str | None:
         return None

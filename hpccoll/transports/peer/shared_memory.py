@@ -5,11 +5,13 @@ cudaIpcGetMemHandle, cudaIpcOpenMemHandle). The allocations are not CuPy's: a ha
 whole allocation, and CuPy's pool puts several arrays into one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from hpccoll.common.errors import BadInputError
 from hpccoll.schedule.operation import Array
 from hpccoll.transports.gpu import GpuArray, gpu_dtype
 
@@ -17,6 +19,12 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
     from hpccoll.transports.gpu import Gpu
+
+VALID_GPUS = "GPUs that map the memory of each other by CUDA IPC"
+"""What the ranks need: peer access between their GPUs, one IPC namespace, and no MIG."""
+
+REMEDY = "transport nccl, or let each rank see all GPUs of its node (srun --gpu-bind=none)"
+"""What a user can do if ranks cannot map the memory of each other."""
 
 
 class _Place(NamedTuple):
@@ -54,20 +62,53 @@ class SharedGpuMemory:
         """Return where this rank sees arrays of the same names at each rank; all ranks call this together.
 
         The arrays are from ``empty`` or ``zeros``, or parts of them.
+
+        Raises:
+            BadInputError: on all ranks, if one of them cannot export its memory, or map that of
+                another one.
         """
+        with self._agreed_on("export its memory"):
+            places = self._places(arrays)
+        places_of_ranks = self._comm.allgather(places)
+        with self._agreed_on("map the memory of the others"):
+            addresses = self._addresses_at(places_of_ranks, arrays)
+        return addresses
+
+    @contextmanager
+    def _agreed_on(self, action: str) -> Iterator[None]:
+        """Raise a BadInputError on all ranks if CUDA fails on one of them; all ranks enter this together."""
+        failure = None
+        try:
+            yield
+        except RuntimeError as error:  # CuPy's error of CUDA
+            self._gpu.idle()  # raises the error of a GPU that has failed
+            failure = f"rank {self._comm.rank} cannot {action}: {error}"
+        failures = list(filter(None, self._comm.allgather(failure)))
+        if failures:
+            raise BadInputError("transport", "peer", f"{VALID_GPUS} ({failures[0]}); do: {REMEDY}")
+
+    def _places(self, arrays: Mapping[str, Array]) -> dict[str, _Place]:
         places = {}
-        own_addresses = {}
         for name, array in arrays.items():
-            own_addresses[name] = self._gpu.address(array)
             if len(array):
                 places[name] = self._place(array)
+        return places
+
+    def _addresses_at(
+        self, places_of_ranks: Sequence[Mapping[str, _Place]], arrays: Mapping[str, Array]
+    ) -> list[dict[str, int]]:
         addresses = []
-        places_of_ranks: Sequence[dict[str, _Place]] = self._comm.allgather(places)
-        for rank, places_of_rank in enumerate(places_of_ranks):
+        for rank, places in enumerate(places_of_ranks):
             if rank == self._comm.rank:
-                addresses.append(own_addresses)
+                addresses.append(self._own_addresses(arrays))
             else:
-                addresses.append(self._mapped_addresses(rank, places_of_rank))
+                addresses.append(self._mapped_addresses(rank, places))
+        return addresses
+
+    def _own_addresses(self, arrays: Mapping[str, Array]) -> dict[str, int]:
+        addresses = {}
+        for name, array in arrays.items():
+            addresses[name] = self._gpu.address(array)
         return addresses
 
     def _mapped_addresses(self, rank: int, places: Mapping[str, _Place]) -> dict[str, int]:
@@ -91,10 +132,14 @@ class SharedGpuMemory:
 
     def close(self) -> None:
         """Unmap the memory of peers, and then free the memory of this rank; all ranks call this together."""
-        for address in self._mapped.values():
-            self._gpu.unmap_exported(address)
-        self._mapped = {}
+        self.unmap()
         self._comm.Barrier()  # memory that a peer still maps must not be freed
         for address in self._own:
             self._gpu.free_exportable(address)
-        self._own = {}
+        self._own.clear()
+
+    def unmap(self) -> None:
+        """Unmap the memory of peers, which no queued work may use any more."""
+        for address in self._mapped.values():
+            self._gpu.unmap_exported(address)
+        self._mapped.clear()

@@ -63,7 +63,8 @@ class PeerTransport(GuardedBuffers):
 
         Raises:
             PlanMismatchError: if the ranks disagree on the messages between them.
-            BadInputError: if the GPU cannot run all blocks at once.
+            BadInputError: if the GPUs cannot run all blocks at once, or map the memory of each
+                other.
             StalledError: if the first run does not complete in time.
         """
         lowering = PeerLowering(self.comm.rank, operation)
@@ -92,7 +93,7 @@ class PeerTransport(GuardedBuffers):
         flags = FlagMemory(self.comm.rank, first_flags)
         tables = program_tables(programs, addresses, flags, operation.dtype.itemsize)
         plan = self._plan_of(operation, tables, shared | scratch)
-        self.connecting.begin()
+        self.connecting.begin(by_nccl=False)
         plan.prepared(graph=self.graph)
         return plan
 
@@ -119,11 +120,11 @@ class PeerTransport(GuardedBuffers):
             stream=gpu.stream,
             enable_cooperative_groups=True,
         )
-        device = PeerDevice(gpu, self.connecting)
         result = operation.result(buffers["dst"], self.comm.rank)
         description = f"one kernel of {blocks} blocks, {len(tables.instructions)} instructions"
         kept = [*buffers.values(), *uploaded, epochs]
         waits = Waits(abort, numbers, tables.flags)
+        device = PeerDevice(gpu, self.connecting, waits)
         return PeerPlan(device, result, launch, description, kept, waits)
 
     def _check_blocks(self, function: Any, blocks: int) -> None:
@@ -142,6 +143,11 @@ class PeerTransport(GuardedBuffers):
         """Free the buffers; all ranks call this together."""
         super().close()
         self._shared.close()
+
+    def close_alone(self) -> None:
+        """Unmap the buffers of peers. Those of this rank stay allocated, because peers may still read them."""
+        super().close()
+        self._shared.unmap()
 
 
 @cache

@@ -19,11 +19,11 @@ from rank_checks import run_checks
 from rank_gpu import gpu_of_rank, host_directory
 from schedule_examples import ALGORITHMS, buffers, case_of, cases, defined_part, places
 
-from hpccoll.common.errors import StalledError
+from hpccoll.common.errors import BadInputError, StalledError
 from hpccoll.schedule import dtype_of
 from hpccoll.schedule.lockstep import run_lockstep
 from hpccoll.transports.peer.transport import PeerTransport
-from hpccoll.transports.stream_wait import poll_until
+from hpccoll.transports.stream_wait import Connecting, poll_until
 
 COMM = MPI.COMM_WORLD
 ME, RANKS = COMM.rank, COMM.size
@@ -99,9 +99,67 @@ def a_rank_that_does_not_launch_is_named_by_those_that_wait() -> None:
             assert "waits in step 0 for rank 0 to send it message 1" in progress, progress
         plan.destroy_graphs()
         GPU.await_work()
-    COMM.Barrier()
+    close_without_waiting_for_rank_0(plan, transport)
+
+
+def close_without_waiting_for_rank_0(plan, transport) -> None:
+    """Close a plan that has stalled on each rank alone: rank 0 closes it when all others have."""
+    if ME == 0:
+        for _ in range(1, RANKS):
+            COMM.recv()
     plan.close()
+    transport.close_alone()
+    if ME:
+        COMM.send(None, 0)
+    transport.close()  # frees what peers might have read
+
+
+def a_first_run_that_stalls_names_the_rank_that_does_not_come() -> None:
+    operation = case_of("all_reduce-ring", RANKS).operation(1001, "float32")
+    transport = PeerTransport(COMM, GPU, connecting=Impatient())
+    src = transport.empty(0, operation.dtype)
+    dst = transport.empty(1001, operation.dtype)
+    if ME == 0:
+        transport.connecting.begin = leave
+    with pytest.raises(LeftError if ME == 0 else StalledError) as stalled:
+        transport.plan(operation, src, dst)
+    if ME == 1:
+        assert "waits in step 0 for rank 0 to send it message 1" in str(stalled.value)
+    GPU.await_work()
+    COMM.Barrier()
     transport.close()
+
+
+def a_rank_that_cannot_map_the_memory_of_others_is_bad_input_on_all() -> None:
+    operation = case_of("all_reduce-ring", RANKS).operation(1001, "float32")
+    transport = PeerTransport(COMM, GPU)
+    src = transport.empty(0, operation.dtype)
+    dst = transport.empty(1001, operation.dtype)
+    with pytest.MonkeyPatch.context() as patch:
+        if ME == RANKS - 1:
+            patch.setattr(transport._shared, "_map", lacks_peer_access)
+        with pytest.raises(BadInputError, match=rf"rank {RANKS - 1} cannot map.*: no peer access"):
+            transport.plan(operation, src, dst)
+    transport.close()
+
+
+def lacks_peer_access(_rank, _handle):
+    raise RuntimeError("no peer access")
+
+
+class LeftError(Exception):
+    """A rank ends before it launches its first operation."""
+
+
+def leave(**_) -> None:
+    raise LeftError
+
+
+class Impatient(Connecting):
+    """Ranks wait two seconds for a first operation."""
+
+    def wait(self, done, error) -> None:
+        poll_until(done, error, 2.0)
 
 
 if __name__ == "__main__":
@@ -111,5 +169,7 @@ if __name__ == "__main__":
         [
             every_call_of_every_algorithm_agrees_with_lockstep,
             a_rank_that_does_not_launch_is_named_by_those_that_wait,
+            a_first_run_that_stalls_names_the_rank_that_does_not_come,
+            a_rank_that_cannot_map_the_memory_of_others_is_bad_input_on_all,
         ],
     )
