@@ -101,7 +101,7 @@ def _orders(rows: Iterable[Row]) -> Mapping[_Sums, Orders]:
         by_choice = digests.setdefault(_Sums.of(row), {})
         by_size = by_choice.setdefault(Choice.of(row).label, {})
         by_size.setdefault(row.requested_bytes, set()).add(row.order)
-    orders = {}
+    orders: dict[_Sums, Orders] = {}
     for sums, by_choice in digests.items():
         orders[sums] = {label: _unique(by_size) for label, by_size in by_choice.items()}
     return orders
@@ -112,7 +112,7 @@ Key = TypeVar("Key")
 
 def _unique(digests: Mapping[Key, Collection[str]]) -> dict[Key, str]:
     """Return the digest of each key whose rows all have the same one: runs of two libraries may differ."""
-    unique = {}
+    unique: dict[Key, str] = {}
     for key, digests_of_rows in digests.items():
         if len(digests_of_rows) == 1:
             (unique[key],) = digests_of_rows
