@@ -10,11 +10,15 @@ from hpccoll.order.order_file import (
 
 ONE = "((0 1) 2)"
 CHAINS = ONE, "(0 (1 2))", "((0 2) 1)"
-SAME = (CallEpoch(first_call=1, last_call=100, trees=()),)
-OTHERWISE = (
-    CallEpoch(first_call=1, last_call=4, trees=("(0 (1 2))",)),
-    CallEpoch(first_call=5, last_call=100, trees=()),
-)
+
+
+def epoch(first_call, last_call, trees=(), *, as_later=True):
+    """Return calls that sum alike, by default as all later ones do."""
+    return CallEpoch(first_call=first_call, last_call=last_call, as_later=as_later, trees=trees)
+
+
+SAME = (epoch(1, 100),)
+OTHERWISE = epoch(1, 4, ("(0 (1 2))",), as_later=False), epoch(5, 100)
 
 
 def order_of_sizes(sizes, **changes):
@@ -56,6 +60,7 @@ def revealed(ranges=None, **changes):
         "ranks": 3,
         "nodes": 1,
         "ranks_per_node": (3,),
+        "mapping": "block",
         "transport": "mpi",
         "device": "cpu",
         "dtype": "float32",

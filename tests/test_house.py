@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "cases": "algorithms schedule host common msgspec",
     "evidence": "cases host common msgspec",
     "order": "cases schedule common numpy msgspec",
-    "store": "cases schedule common numpy h5py msgspec",
+    "store": "order cases schedule common numpy h5py msgspec",
     "diagnosis": "store common numpy scipy",
     "analysis": "evidence store cases schedule common numpy scipy pandas xarray msgspec",
     "model": "analysis evidence store cases host schedule common numpy scipy pydantic pydantic_core",

@@ -8,7 +8,7 @@ from hpccoll.cases.case import Case
 from hpccoll.cases.case_order import case_order
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.units import format_size
-from hpccoll.schedule import Layout, numbering
+from hpccoll.schedule import MAPPINGS, Layout, numbering
 from hpccoll.schedule.order import BufferOrder
 
 CHANNELS = 1, 2, 3, 4, 8, 16
@@ -60,7 +60,7 @@ def order_changes(case: Case, layout: Layout) -> Iterator[Change]:
         yield _change(subject, base, _with_parameter(case, layout, subject, values))
     yield _change("nodes", base, _on_other_nodes(case, layout))
     if layout.nodes > 1:
-        yield _change("mapping", base, [Variation("cyclic", case, _cyclic(layout))])
+        yield _change("mapping", base, _with_other_mappings(case, layout))
     if case.root is not None:
         yield _change("root", base, _with_other_roots(case, layout))
 
@@ -132,8 +132,12 @@ def _on_other_nodes(case: Case, layout: Layout) -> Iterator[Variation]:
         if per_node < 1 or p % per_node or per_node == layout.ranks_per_node:
             continue
         placed = Layout.of(p, per_node).with_aggregators(layout.aggregators)
+        if layout.mapping in MAPPINGS:
+            placed = placed.subset(numbering(placed, layout.mapping))
         yield Variation(f"{per_node} per node", case, placed)
 
 
-def _cyclic(layout: Layout) -> Layout:
-    return layout.subset(numbering(layout, "cyclic"))
+def _with_other_mappings(case: Case, layout: Layout) -> Iterator[Variation]:
+    for mapping in MAPPINGS:
+        if mapping != layout.mapping:
+            yield Variation(mapping, case, layout.subset(numbering(layout, mapping)))

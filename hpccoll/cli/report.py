@@ -16,22 +16,25 @@ def report(paths: list[Path], out: Path | None = None, size: str | None = None) 
     """Write a report of raw files.
 
     Curves, tables, missing results and provenance in one HTML file that opens offline. With --size,
-    also a picture for a slide, of each collective: bus bandwidth against nodes or ranks.
+    also a picture for a slide, of each collective: bus bandwidth against nodes or ranks. PATHS may
+    also have files of 'order native --out': the report then says which choices keep native's bits.
     """
     from hpccoll.common.units import parse_size
     from hpccoll.render.output_directory import default_directory, other_inputs
+    from hpccoll.store.result_files import without_order_files
 
+    inputs = without_order_files(paths) or paths
     nbytes = None
     if size is not None:
         nbytes = parse_size(size, "--size")
-    directory = out or default_directory(paths)
-    lost = other_inputs(paths, directory)
+    directory = out or default_directory(inputs)
+    lost = other_inputs(inputs, directory)
     if lost and out is None:
         raise BadInputError(
             "--out", str(directory), f"another directory: it contains the report of {lost}"
         )
     where = "; --out DIR chooses another directory"
-    if out or paths[0].is_dir():
+    if out or inputs[0].is_dir():
         where = ""
     note = f"{where}; it replaces the report of {lost}" if lost else where
     return write_report(paths, directory, note, nbytes)
@@ -64,12 +67,14 @@ def write_report(paths: list[Path], out: Path, note: str = "", size: int | None 
     from hpccoll.render.scaling_picture import write_scaling_pictures
     from hpccoll.render.terminal_summary import outcome_lines
     from hpccoll.store.load_results import read_results
+    from hpccoll.store.result_files import without_order_files
 
     results = read_results(paths)
     recommendations = recommend(results)
-    title = ", ".join(dict.fromkeys(map(results_name, paths)))
+    inputs = without_order_files(paths)
+    title = ", ".join(dict.fromkeys(map(results_name, inputs)))
     with writing(out):
-        page = build_report(results, out, title, paths, recommendations)
+        page = build_report(results, out, title, inputs, recommendations)
         pictures = []
         if size is not None:
             pictures = write_scaling_pictures(results, recommendations, out / "charts", size)

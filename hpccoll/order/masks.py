@@ -58,12 +58,12 @@ def mask_of(dtype: str, ranks: int) -> Mask:
 
 
 def pairs_of(ranks: int) -> list[Pair]:
-    """Return the pairs of ranks that are asked for, p (p - 1) / 2 of them: a call each."""
+    """Return the pairs of ranks to probe, p (p - 1) / 2 of them, each with a call."""
     return list(combinations(range(ranks), 2))
 
 
 def masked_value(mask: Mask, pair: Pair, me: int) -> float:
-    """Return what rank ``me`` contributes to every element when a pair is asked for."""
+    """Return what rank ``me`` contributes to every element when a pair is probed."""
     if me == pair[0]:
         return mask.large
     if me == pair[1]:

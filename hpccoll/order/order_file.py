@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from hpccoll.common.errors import BadInputError
+from hpccoll.common.files import open_regular
 from hpccoll.common.limits import Name, Ranks, Size
 from hpccoll.common.records import json_text, load_record
 from hpccoll.order.revealed import CANNOT_TELL, Kind
@@ -20,6 +21,9 @@ from hpccoll.schedule.summation_tree import parse_tree
 MAX_FILE_BYTES = 256 << 20
 
 MEANING = "a file of 'hpccoll order --out'"
+
+SCHEMA_WORD = b'"hpccoll-order '
+"""With it the schema of such a file begins."""
 
 Digest = Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
 Call = Annotated[int, Meta(ge=1, le=1 << 20)]
@@ -31,7 +35,7 @@ class ProbedSize:
 
     bytes: Size
     # of the trees of all elements, as that of an ``ElementOrder``: two calls of one digest give the
-    # same bits; None if it cannot be told, or ranks differ
+    # same bits, unless they have fused sums; None if it cannot be told, or ranks differ
     digest: Digest | None
 
 
@@ -41,7 +45,8 @@ class CallEpoch:
 
     first_call: Call
     last_call: Call
-    # as those of a SizeRange; empty if they sum as all later calls do
+    as_later: bool  # whether they sum as all later calls do
+    # as those of ``OrderOfSizes``; empty if they sum as later calls do, or it cannot be told
     trees: tuple[str, ...]
 
 
@@ -82,7 +87,7 @@ class OrderOfSizes:
     @property
     def depends_on_history(self) -> bool:
         """Whether first calls sum in another order than later ones."""
-        return any(epoch.trees for epoch in self.history)
+        return not all(epoch.as_later for epoch in self.history)
 
     @property
     def is_known(self) -> bool:
@@ -137,6 +142,7 @@ class RevealedOrder:
     ranks: Ranks
     nodes: Ranks
     ranks_per_node: tuple[int, ...]  # of each node
+    mapping: Name  # of ranks to nodes: block, cyclic or mixed
     transport: Name
     device: Name
     dtype: Name
@@ -172,3 +178,15 @@ class RevealedOrder:
             BadInputError: if the file is something else.
         """
         return load_record(path, key, MAX_FILE_BYTES, cls, MEANING)
+
+
+def is_order_file(path: Path) -> bool:
+    """Return whether a JSON file names the schema of a revealed order, be its content valid or not.
+
+    Raises:
+        UnusableError: if it cannot be read.
+    """
+    if path.suffix != ".json" or not path.is_file():
+        return False
+    with open_regular(path, "path") as file:
+        return any(SCHEMA_WORD in line for line in file)

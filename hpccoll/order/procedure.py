@@ -52,7 +52,7 @@ class ProbedCall:
         return RandomVectors(self.elements, self.ranks, self.dtype)
 
     def masked_vectors(self) -> Iterator[Array]:
-        """Yield the vector of this rank for each pair that is asked for."""
+        """Yield the vector of this rank for each pair to probe."""
         mask = mask_of(self.dtype.name, self.ranks)
         for pair in pairs_of(self.ranks):
             value = masked_value(mask, pair, self.rank)

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from hpccoll.schedule.operation import Array
 
 FEWEST_ELEMENTS = 32
-"""The random elements that confirm a tree.
+"""The random elements that confirm the tree of a block.
 
 Two trees differ in the bits of about a third of random elements, so that 32 elements miss a wrong
 tree once in a million times.
@@ -24,8 +24,9 @@ class RandomVectors:
     def __init__(self, elements: int, ranks: int, dtype: np.dtype[np.generic]) -> None:
         self.elements = elements
         self.ranks = ranks
-        self.count = -(-FEWEST_ELEMENTS // max(1, elements))
-        """How many vectors have that many elements."""
+        elements_of_block = max(1, elements // ranks)  # as a ring cuts a vector
+        self.count = -(-FEWEST_ELEMENTS // elements_of_block)
+        """How many vectors have that many elements in each block."""
         numbers = np.random.default_rng(SEED).standard_normal((self.count, elements + ranks - 1))
         self._numbers: Array = numbers.astype(dtype)
 

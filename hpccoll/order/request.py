@@ -15,7 +15,7 @@ class OrderRequest:
     algorithm: str  # native: the library's own
     collectives: Sequence[str]
     sizes: Sequence[int]  # in bytes, ascending
-    # whether every power of two, and three times it, between the first and the last size is meant, too
+    # whether to probe also every power of two, and three times it, between the first and the last size
     ladder: bool
     dtype: str
     root: int

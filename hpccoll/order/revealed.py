@@ -39,7 +39,7 @@ class Block:
 
 
 class OrderAtSize(NamedTuple):
-    """What is known of the order at a size, by which sizes are compared; where blocks begin is left out."""
+    """What is known of the order at a size. Two sizes of one order may differ in where blocks begin."""
 
     contents: frozenset[tuple[Kind, SummationTree | None]]
     ranks_agree: bool

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from hpccoll.common.text import join_words, table_lines
+from hpccoll.common.text import first_few, join_words, table_lines
 from hpccoll.common.units import format_count, format_size
 from hpccoll.order.order_file import OrderOfCollective, OrderOfSizes, RevealedOrder
 from hpccoll.order.revealed import Kind
@@ -93,9 +93,7 @@ def _blocks(collective: OrderOfCollective, revealed: RevealedOrder) -> int:
 def _on_size(collective: OrderOfCollective, step: int) -> Iterator[str]:
     ranges = collective.ranges
     if len(ranges) == 1:
-        count = len(ranges[0].sizes)
-        if count > 1:
-            yield f"Size: one order at {count} probed sizes; sizes between them are not probed."
+        yield from _on_probed_sizes(ranges[0])
         return
     changes = [format_size(after.first_bytes) for after in ranges[1:]]
     yield f"Size: the order changes at {join_words(changes)}."
@@ -103,6 +101,17 @@ def _on_size(collective: OrderOfCollective, step: int) -> Iterator[str]:
         if after.first_bytes - before.last_bytes > step:
             ends = f"{format_size(before.last_bytes)} and {format_size(after.first_bytes)}"
             yield f"Size: between {ends} there may be further changes."
+
+
+def _on_probed_sizes(order: OrderOfSizes) -> Iterator[str]:
+    """Yield what sizes of the same trees have in common: with several trees, blocks move with the size."""
+    count = len(order.sizes)
+    if count == 1:
+        return
+    same = "one order"
+    if len(order.trees) > 1:
+        same = f"the same {len(order.trees)} trees, for blocks that the size cuts,"
+    yield f"Size: {same} at {count} probed sizes; sizes between them are not probed."
 
 
 def _on_position(collective: OrderOfCollective) -> Iterator[str]:
@@ -131,27 +140,42 @@ def _on_placement(collective: OrderOfCollective) -> Iterator[str]:
 
 
 def _on_history(collective: OrderOfCollective, thread_level: str) -> Iterator[str]:
-    tried = [order for order in collective.ranges if order.history]
-    if not tried:
+    """Yield what first calls do, as tried at the smallest size of each range."""
+    level = f"(thread level {thread_level})"
+    unchanged = []
+    last_calls = []
+    for order in collective.ranges:
+        if order.depends_on_history:
+            for sentence in _changes_with_calls(order):
+                yield f"History: at {format_size(order.first_bytes)}, {sentence} {level}."
+        elif order.history:
+            unchanged.append(format_size(order.first_bytes))
+            last_calls.append(order.history[-1].last_call)
+    if unchanged:
+        sizes = join_words(first_few(unchanged, MOST_BLOCKS, "size"))
+        calls = f"calls 1 to {max(last_calls)} on a new communicator"
+        yield f"History: at {sizes}, {calls} give the same bits {level}."
+
+
+MOST_EPOCHS = 4
+"""The most groups of calls that are named."""
+
+
+def _changes_with_calls(order: OrderOfSizes) -> Iterator[str]:
+    """Yield which calls on a communicator add otherwise than later ones."""
+    differing = [epoch for epoch in order.history if not epoch.as_later]
+    if len(differing) > MOST_EPOCHS:
+        last_call = order.history[-1].last_call
+        yield f"the order changes {len(order.history) - 1} times in {last_call} calls on a communicator"
         return
-    last_call = max(order.history[-1].last_call for order in tried)
-    changing = [order for order in tried if order.depends_on_history]
-    if not changing:
-        yield (
-            f"History: calls 1 to {last_call} on a new communicator give the same bits "
-            f"(thread level {thread_level})."
-        )
-    for order in changing:
-        for epoch in order.history:
-            if epoch.trees:
-                yield (
-                    f"History: at {format_size(order.first_bytes)} calls {epoch.first_call} to "
-                    f"{epoch.last_call} on a communicator add otherwise: {_few(epoch.trees)} "
-                    f"(thread level {thread_level})."
-                )
+    for epoch in differing:
+        calls = f"calls {epoch.first_call} to {epoch.last_call} on a communicator"
+        yield f"{calls} add otherwise: {_few(epoch.trees)}"
 
 
 def _few(trees: Sequence[str]) -> str:
+    if not trees:
+        return "in an order that cannot be told"
     if len(trees) == 1:
         return trees[0]
     return format_count(len(trees), "tree")

@@ -4,9 +4,11 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from hpccoll.common.memory import collector_paused
+from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.case_row import make_row
 from hpccoll.store.case_states import case_states
 from hpccoll.store.job_cases import JobCases, job_cases
+from hpccoll.store.native_orders import NativeOrders
 from hpccoll.store.result_files import ResultFiles, read_all
 from hpccoll.store.row_orders import with_orders
 from hpccoll.store.rows import Results, Row
@@ -16,6 +18,8 @@ from hpccoll.store.workload_figures import MedianTimelines, completed_rows
 
 def read_results(paths: Iterable[Path], rule: str = "max") -> Results:
     """Read raw files and directories of them, whose plan.json names the planned cases.
+
+    A file of ``hpccoll order native --out`` among them gives native rows their order.
 
     The ``rule`` for the time of an operation is ``max`` or ``span``; it is ``max`` of a case that
     has no span.
@@ -42,9 +46,15 @@ def to_results(files: ResultFiles, paths: Collection[Path] = (), rule: str = "ma
             rows.append(make_row(cases.job, history, rule))
     states = case_states(files, jobs, notes)
     machines = {run.run_id: run.machine for run in states.runs}
+    in_order = sorted(completed_rows(rows, machines), key=_row_order)
+    native = NativeOrders(files.orders, states.runs)
+    rows_with_orders = tuple(with_orders(in_order, native))
+    notes_on_files = list(files.notes)
+    if files.orders and not any(_is_native_with_order(row) for row in rows_with_orders):
+        notes_on_files.append(NO_ROW_OF_ORDERS)
     return Results(
         timelines=MedianTimelines(jobs),
-        rows=tuple(with_orders(sorted(completed_rows(rows, machines), key=_row_order))),
+        rows=rows_with_orders,
         runs=states.runs,
         planned=states.planned,
         missing=states.missing,
@@ -52,8 +62,19 @@ def to_results(files: ResultFiles, paths: Collection[Path] = (), rule: str = "ma
         scheduled=states.scheduled,
         progress=states.progress,
         damaged=tuple(files.damaged),
-        notes=tuple(files.notes),
+        notes=tuple(notes_on_files),
     )
+
+
+NO_ROW_OF_ORDERS = (
+    "no native result here is of the library, settings, ranks, types and sizes that the files of "
+    "'hpccoll order' probed"
+)
+"""The remark on files of orders that no row has."""
+
+
+def _is_native_with_order(row: Row) -> bool:
+    return row.algorithm == NATIVE and row.order is not None
 
 
 def _row_order(row: Row) -> tuple[object, ...]:

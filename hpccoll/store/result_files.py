@@ -8,6 +8,7 @@ from pathlib import Path
 from hpccoll.cases.case import Job
 from hpccoll.cases.plan import PLAN_FILE, Plan
 from hpccoll.common.errors import BadInputError, combine_errors
+from hpccoll.order.order_file import RevealedOrder, is_order_file
 from hpccoll.store import hdf5
 from hpccoll.store.journal import has_records, journal_path, read_journal
 from hpccoll.store.raw_results import RawResults
@@ -39,6 +40,11 @@ def find_raw_files(paths: Iterable[Path]) -> list[Path]:
             if has_results(raw_file):
                 raw_files.setdefault(raw_file.resolve(), raw_file)
     return list(raw_files.values())
+
+
+def without_order_files(paths: Iterable[Path]) -> list[Path]:
+    """Return paths without the files of ``hpccoll order``, which have no results, but say more about them."""
+    return [path for path in paths if not is_order_file(path)]
 
 
 def _may_be_raw(path: Path, error: BadInputError) -> bool:
@@ -89,6 +95,7 @@ class ResultFiles:
     # the error of each unreadable file
     unreadable: dict[Path, BadInputError] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)  # further remarks on files, one sentence each
+    orders: list[RevealedOrder] = field(default_factory=list)  # the files of ``hpccoll order``
 
     @property
     def unstarted_jobs(self) -> Iterator[Job]:
@@ -118,7 +125,7 @@ class ResultFiles:
 
 
 def read_all(paths: Iterable[Path], *, shows_damage: bool = False) -> ResultFiles:
-    """Read the raw files, journals and plans below ``paths``.
+    """Read the raw files, journals and plans below ``paths``, and the orders that are among them.
 
     Args:
         paths: files and directories.
@@ -130,7 +137,9 @@ def read_all(paths: Iterable[Path], *, shows_damage: bool = False) -> ResultFile
             files can be read, unless this is an answer; if a directory holds only an unreadable
             plan.
     """
-    paths = list(paths)
+    named = list(paths)
+    paths = without_order_files(named)
+    orders = [RevealedOrder.load(path, "path") for path in named if path not in paths]
     raw_results, plans = [], {}
     unreadable: dict[Path, BadInputError] = {}
     # beside the raw files of a directory, and no error there
@@ -149,7 +158,7 @@ def read_all(paths: Iterable[Path], *, shows_damage: bool = False) -> ResultFile
     if not (raw_results or plans or unreadable):
         if ignored:
             raise combine_errors(*ignored.values())
-        raise BadInputError("path", ", ".join(map(str, paths)), RAW.elsewhere)
+        raise BadInputError("path", ", ".join(map(str, named)), RAW.elsewhere)
     is_directory_scan = any(path.is_dir() for path in paths) and not {
         path.name for path in unreadable
     } <= {PLAN_FILE}
@@ -160,7 +169,9 @@ def read_all(paths: Iterable[Path], *, shows_damage: bool = False) -> ResultFile
         raise combine_errors(*unreadable.values())
     distinct, omissions = _drop_copies(raw_results)
     remarks = [*map(str, ignored.values()), *omissions]
-    return ResultFiles(raw_results=distinct, plans=plans, unreadable=unreadable, remarks=remarks)
+    return ResultFiles(
+        raw_results=distinct, plans=plans, unreadable=unreadable, remarks=remarks, orders=orders
+    )
 
 
 def _drop_copies(raw_results: Sequence[RawResults]) -> tuple[list[RawResults], list[str]]:

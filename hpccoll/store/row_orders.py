@@ -1,4 +1,8 @@
-"""The order in which the sums of rows are added: computed from the schedules when results are read, never on ranks."""
+"""The order in which the sums of rows are added, added when results are read, never on ranks.
+
+That of our algorithms is computed from their schedules; that of the library's own calls is the one
+that ``hpccoll order native`` revealed, if its file was read, too.
+"""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -12,7 +16,9 @@ from hpccoll.cases.catalogue import check_case
 from hpccoll.cases.planned_schedule import mapped_layout
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import Layout, NotVectorisedError, ScheduleError
+from hpccoll.schedule.collective import NATIVE
 from hpccoll.schedule.order import has_order
+from hpccoll.store.native_orders import NativeOrders
 from hpccoll.store.rows import Row
 
 MOST_RANKS = 4096
@@ -23,16 +29,21 @@ MOST_MESSAGES = 1 << 22
 
 
 class RowOrder(NamedTuple):
-    """What of the order of a row is kept."""
+    """The order of a row, without its trees."""
 
     digest: str
     ranks_agree: bool
 
 
-def with_orders(rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield rows with their orders, if hpccoll measured them by a schedule that can be computed here."""
+def with_orders(rows: Iterable[Row], native: NativeOrders | None = None) -> Iterator[Row]:
+    """Yield rows that hpccoll measured with their orders, where they can be computed, or were revealed.
+
+    Args:
+        rows: measured and other rows.
+        native: the revealed orders of native calls.
+    """
     for row in rows:
-        order = _order_of_row(row)
+        order = _order_of_row(row, native)
         if order is None:
             yield row
         else:
@@ -41,16 +52,34 @@ def with_orders(rows: Iterable[Row]) -> Iterator[Row]:
 
 def order_with_algorithm(row: Row, algorithm: str) -> str | None:
     """Return the digest that the order of a row would have with another algorithm, at its defaults."""
-    order = _order_of_row(replace(row, algorithm=algorithm, params={}))
+    order = _order_of_schedule(replace(row, algorithm=algorithm, params={}))
     if order is None:
         return None
     return order.digest
 
 
-def _order_of_row(row: Row) -> RowOrder | None:
-    family = COLLECTIVES.get(row.collective)
-    if not row.ours or family is None or row.op is None or not has_order(row.op, row.dtype):
+def _order_of_row(row: Row, native: NativeOrders | None) -> RowOrder | None:
+    if row.algorithm != NATIVE:
+        return _order_of_schedule(row)
+    if native is None or not _may_have_order(row):
         return None
+    digest = native.digest(row)
+    if digest is None:
+        return None
+    return RowOrder(digest, ranks_agree=True)
+
+
+def _may_have_order(row: Row) -> bool:
+    """Return whether hpccoll measured a row whose bits depend on the order."""
+    if not row.ours or row.op is None or row.collective not in COLLECTIVES:
+        return False
+    return has_order(row.op, row.dtype)
+
+
+def _order_of_schedule(row: Row) -> RowOrder | None:
+    if row.op is None or not _may_have_order(row):
+        return None
+    family = COLLECTIVES[row.collective]
     if row.algorithm not in family.algorithms or not 1 < row.ranks <= MOST_RANKS:
         return None
     if row.ranks_per_node is None or row.racks > 1 or row.mapping not in ("block", "cyclic"):

@@ -58,7 +58,7 @@ def test_the_bits_of_native_are_named_where_its_order_is_known():
     (finding,) = same_bits_findings(results_of(*rows, *native))
     assert finding.kind == "same_bits"
     assert "ring below 64 KiB" in finding.text
-    assert "recursive_doubling but at 1 KiB" in finding.text
+    assert "recursive_doubling and binomial_tree at all but 1 KiB" in finding.text
     kept = with_bits_of(results_of(*rows, *native), "native")
     assert {(row.algorithm, row.requested_bytes) for row in kept.rows} == {
         ("ring", 1024),
@@ -67,6 +67,39 @@ def test_the_bits_of_native_are_named_where_its_order_is_known():
         ("recursive_doubling", 1 << 16),
         ("binomial_tree", 1 << 16),
     }
+
+
+def native_rows(orders, **changes):
+    """Return rows of native with these orders by size; None if one is not known."""
+    rows = []
+    for nbytes, order in orders.items():
+        row = make_row("native", 4, nbytes, **changes)
+        rows.append(replace(row, order=order, ranks_agree=True))
+    return rows
+
+
+def test_nothing_is_said_of_sizes_at_which_the_order_of_native_is_not_known():
+    rows = [row for row in measured() if row.requested_bytes == SIZES[1]]
+    beyond = native_rows({1 << 20: rows[0].order})
+    assert not [f for f in same_bits_findings(results_of(*rows, *beyond)) if f.kind == "same_bits"]
+    kept = with_bits_of(results_of(*rows, *beyond), "native")
+    assert [row.algorithm for row in kept.rows] == ["native"]
+
+
+def test_native_of_another_variant_or_of_two_orders_is_no_reference():
+    rows = measured()
+    ring = {row.requested_bytes: row.order for row in rows if row.algorithm == "ring"}
+    doubling = {row.requested_bytes: row.order for row in rows if row.algorithm != "ring"}
+    variant = native_rows(ring, variant="mpich-ring")
+    kept = with_bits_of(results_of(*rows, *native_rows(doubling), *variant), "native")
+    assert {row.algorithm for row in kept.rows if row.variant is None} == {
+        "native",
+        "recursive_doubling",
+        "binomial_tree",
+    }
+    two = native_rows(doubling), native_rows(ring, transport="nccl")
+    with pytest.raises(UnusableError, match="keep-bits-of"):
+        with_bits_of(results_of(*rows, *two[0], *two[1]), "native")
 
 
 def test_only_the_bits_of_an_algorithm_are_kept_and_rows_without_an_order():

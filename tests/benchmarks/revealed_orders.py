@@ -170,9 +170,10 @@ def print_native(orders: Mapping[Launch, RevealedOrder]) -> None:
         for collective in revealed.collectives:
             for order in collective.ranges:
                 ends = f"{format_size(order.first_bytes)} to {format_size(order.last_bytes)}"
-                epochs = [e for e in order.history if e.trees]
+                epochs = [e for e in order.history if not e.as_later]
                 first = "; ".join(
-                    f"calls {e.first_call} to {e.last_call}: {e.trees[0]}" for e in epochs
+                    f"calls {e.first_call} to {e.last_call}: {', '.join(e.trees) or 'cannot tell'}"
+                    for e in epochs
                 )
                 same = ", ".join(order.same_bits_as) or "-"
                 library = revealed.library.split(",")[0]

@@ -52,6 +52,8 @@ def test_the_root_of_a_reduce_and_the_nodes_of_a_hierarchy_change_the_bits():
     order = order_of("hierarchical", "-p", 8, "--ranks-per-node", 4)
     assert "2 per node" in changing(order, "nodes")
     assert changing(order, "mapping") == ["cyclic"]
+    cyclic = order_of("hierarchical", "-p", 8, "--ranks-per-node", 4, "--mapping", "cyclic")
+    assert changing(cyclic, "mapping") == ["block"]
 
 
 def test_equal_trees_have_equal_digests_whatever_computes_them():

@@ -120,6 +120,7 @@ def test_mpich_changes_after_four_calls_unless_threads_are_multiple_or_it_is_tol
     first, later = order.history
     assert (first.first_call, first.last_call, first.trees) == (1, 4, ("((0 1) (2 3))",))
     assert (later.first_call, later.last_call, later.trees) == (5, 100, ())
+    assert (first.as_later, later.as_later) == (False, True)
     assert order.trees == ("(((0 1) 2) 3)",)
     for variables in (
         {"MPI4PY_RC_THREAD_LEVEL": "multiple"},

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from revealed_examples import ranges_of_chains, revealed
+from revealed_examples import epoch, order_of_sizes, ranges_of_chains, revealed
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.order.order_file import RevealedOrder
+from hpccoll.order.order_file import RevealedOrder, is_order_file
 
 
 def test_a_file_is_read_as_it_was_written(tmp_path):
@@ -48,3 +48,17 @@ def test_what_is_not_such_a_file_is_refused(tmp_path, before, after):
 
 def test_first_calls_that_add_otherwise_are_history():
     assert [order.depends_on_history for order in ranges_of_chains()] == [True, False]
+    untold = epoch(1, 4, as_later=False), epoch(5, 100)
+    assert order_of_sizes([8], history=untold).depends_on_history
+
+
+def test_only_files_of_orders_are_taken_for_such(tmp_path):
+    path = tmp_path / "a.json"
+    revealed().save(path)
+    assert is_order_file(path)
+    path.write_text(path.read_text()[:-20])
+    assert is_order_file(path)  # so that what is wrong with it is said
+    path.write_text('{"schema": "hpccoll-tuning 2.0"}')
+    assert not is_order_file(path)
+    assert not is_order_file(tmp_path)
+    assert not is_order_file(tmp_path / "missing.json")

@@ -28,7 +28,7 @@ NO_TREE = -1
 
 
 class FurtherProbes(NamedTuple):
-    """What is asked once for a range of sizes."""
+    """What is probed once for a range of sizes."""
 
     in_place: list[Block] | None  # in place, if that differs
     history: list[tuple[Epoch, list[Block]]]  # with the blocks of epochs that sum otherwise
@@ -56,6 +56,7 @@ def revealed_order(
         ranks=layout.workers,
         nodes=layout.nodes,
         ranks_per_node=tuple(ranks_of_nodes.values()),
+        mapping=layout.mapping,
         transport=request.transport,
         device=request.device,
         dtype=request.dtype,
@@ -132,7 +133,9 @@ def _order_of_sizes(
 
 def _epoch_record(epoch: Epoch, blocks: Sequence[Block]) -> CallEpoch:
     trees = _expressions(_trees(blocks))
-    return CallEpoch(first_call=epoch.first, last_call=epoch.last, trees=trees)
+    return CallEpoch(
+        first_call=epoch.first, last_call=epoch.last, as_later=epoch.is_final, trees=trees
+    )
 
 
 def _numbered(

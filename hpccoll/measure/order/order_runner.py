@@ -109,7 +109,7 @@ class _OrderRunner:
         self.probed = 0  # sizes, of all collectives
 
     def _open_gpu(self) -> Mapping[str, object]:
-        """Select the GPU of this rank, if buffers are there, and return its record."""
+        """Select the GPU of this rank if buffers are in GPU memory, and return its record."""
         if self.request.device != "cuda":
             return {}
         gpus = RankGpus(self.ranks)
@@ -233,7 +233,7 @@ class _OrderRunner:
         orders: Mapping[int, OrderAtSize],
         blocks: Mapping[int, list[Block]],
     ) -> "OrderOfCollective | None":
-        """Ask for what is known once a range; all ranks follow the ranges of rank 0."""
+        """Probe each range once for what all its sizes share; all ranks follow the ranges of rank 0."""
         ranges = ranges_of(orders)
         further = []
         for sizes, in_place_agrees in self.comm.bcast(
@@ -263,7 +263,7 @@ class _OrderRunner:
     def _history(self, collective: str, nbytes: int) -> list[tuple[Epoch, list[Block]]]:
         """Return the epochs of the first calls on a new communicator, with the blocks of those that sum otherwise.
 
-        Our own schedules are not asked: a plan is the same in every call.
+        Our own schedules are not probed: a plan is the same in every call.
         """
         if self.request.algorithm != NATIVE:
             return []
