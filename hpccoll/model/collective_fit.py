@@ -10,7 +10,7 @@ differently, these have curves of their own.
 The regression minimises the differences of the logarithms of measured and modelled times, with the
 weights of a Cauchy distribution, so that rows which nothing explains do not bend the curves. Weak
 priors hold what the rows do not tell; a parameter whose interval is as wide as its prior is reported
-as undetermined. Intervals come from a bootstrap over runs, because the rows of an allocation share
+as undetermined. Intervals come from a bootstrap over launches, because the rows of a launch share
 its errors.
 """
 
@@ -68,7 +68,7 @@ class FittedRow:
     memory: MemoryWork
     nodes: int
     ranks: int
-    run: str  # which allocation it was measured on
+    run: str  # the launch that measured it
     dtype: str = "float32"
 
 
@@ -224,8 +224,8 @@ class CollectiveModel:
                 priors.append(Prior({place: 1}, start[place], deviation))
         return priors
 
-    def fit(self, rows: Sequence[FittedRow], counts: Sequence[float] | None = None) -> float:
-        """Fit the parameters; return the goodness of fit, twice the negative logarithm of the likelihood.
+    def fit(self, rows: Sequence[FittedRow], counts: Sequence[float] | None = None) -> None:
+        """Fit the parameters.
 
         Args:
             rows: the rows.
@@ -249,8 +249,8 @@ class CollectiveModel:
             if iteration > 3:
                 typical = 1.4826 * float(np.median(np.abs(errors[repeats > 0])))
                 scale = max(LEAST_ERROR, typical)
-            weights = repeats / (1 + (errors / (CAUCHY_SCALES * scale)) ** 2)
-            roots = np.sqrt(weights) / scale
+            weights = 1 / (1 + (errors / (CAUCHY_SCALES * scale)) ** 2)
+            roots = np.sqrt(repeats * weights) / scale
             matrix = np.concatenate([derivatives * roots[:, None], prior_matrix])
             rest = np.concatenate([errors * roots, prior_matrix @ values - prior_means])
             normal = matrix.T @ matrix
@@ -263,9 +263,7 @@ class CollectiveModel:
         self.fitted = dict(self.numbers)
         self.covariance = np.linalg.inv(normal)
         self.typical_error = scale
-        self.weights = weights / np.maximum(repeats, 1)
-        scaled = errors / (CAUCHY_SCALES * scale)
-        return float(2 * (repeats * (np.log1p(scaled**2) + math.log(scale))).sum())
+        self.weights = weights
 
     def copy(self) -> "CollectiveModel":
         """Return the model, to be fitted again."""
@@ -328,7 +326,7 @@ def _start_value(name: str, group: str, number: int) -> float:
 def fit_collectives(rows: Sequence[FittedRow]) -> CollectiveModel:
     """Return the fitted model; larger jobs have curves of their own where these explain the rows clearly better.
 
-    Every number of nodes counts alike in this, because the rows of an allocation share its errors.
+    Every number of nodes counts alike in this, because the rows of a launch share its errors.
     """
     counts = row_weights(rows)
     shares_ports = any(_shares_port(row) for row in rows)
