@@ -92,7 +92,10 @@ class RunModel:
     @property
     def measured_on(self) -> tuple[str, str]:
         """The kind of the measurement, and the machine."""
-        return _measured_on(self.raw_results, [case.observation for case in self.validated])
+        first: Observation | None = None
+        if self.validated:
+            first = self.validated[0].observation
+        return _measured_on(self.raw_results, first)
 
     @property
     def held_out(self) -> list[Validated]:
@@ -263,7 +266,7 @@ class _MeasuredRun(NamedTuple):
 
     @property
     def machine_name(self) -> str:
-        _, machine = _measured_on(self.files, self.observed)
+        _, machine = _measured_on(self.files, self.observed[0])
         return machine
 
     def model(
@@ -289,10 +292,10 @@ class _MeasuredRun(NamedTuple):
         return self.model(None, [Validated(case, None, reason) for case in self.observed])
 
 
-def _measured_on(files: Sequence[RawResults], observed: Sequence[Observation]) -> tuple[str, str]:
-    """Return the kind of measurements, and the machine."""
-    if observed and observed[0].kind == IMPORTED:
-        return observed[0].kind, observed[0].machine
+def _measured_on(files: Sequence[RawResults], first: Observation | None) -> tuple[str, str]:
+    """Return the kind of the measurements of a run, and the machine; ``first`` is one of them, if there are any."""
+    if first and first.kind == IMPORTED:
+        return first.kind, first.machine
     attempt = files[0].attempts[0][0]
     return attempt.kind, attempt.machine
 
@@ -306,7 +309,9 @@ class _RunKey(NamedTuple):
 
     @classmethod
     def of(cls, observation: Observation) -> "_RunKey":
-        machine = observation.machine if observation.kind == IMPORTED else ""
+        machine = ""
+        if observation.kind == IMPORTED:
+            machine = observation.machine
         return cls(machine, observation.transport, observation.executor)
 
 

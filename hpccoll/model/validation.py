@@ -118,7 +118,9 @@ def _setting_of(observation: Observation) -> object:
 
     Those of another program share their launch as well: another launch may have had other nodes.
     """
-    launch = observation.key[1] if observation.kind == IMPORTED else ""
+    launch = ""
+    if observation.kind == IMPORTED:
+        launch = observation.key[1]
     return observation.work, observation.nbytes, launch
 
 
