@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 from time import process_time
 
 from hpccoll.common.errors import BadInputError
+from hpccoll.common.units import format_count
 from hpccoll.model.run_model import RunModel, models_of
 from hpccoll.model.validation import CLOSE_FACTOR, Errors, Validated
 from hpccoll.render.model_report import error_table
@@ -103,8 +104,18 @@ def page(machine: str, model: RunModel, seconds: float) -> Iterator[str]:
                 f"| {errors.within_close:.0%} |"
             )
     yield ""
-    if model.machine.larger_jobs:
-        yield f"Jobs of {model.machine.larger_jobs.from_nodes} nodes and more have curves of their own."
+    larger = model.machine.larger_jobs
+    if larger:
+        of_larger = [
+            case.observation
+            for case in fitted
+            if case.observation.layout.nodes >= larger.from_nodes
+        ]
+        launches = {observation.key[1] for observation in of_larger}
+        yield (
+            f"Jobs of {larger.from_nodes} nodes and more have curves of their own, fitted to {len(of_larger)} "
+            f"measurements of {format_count(len(launches), 'launch')}."
+        )
         yield ""
     yield "The measurements do not determine:"
     yield ""
