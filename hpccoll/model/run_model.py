@@ -92,10 +92,10 @@ class RunModel:
     @property
     def measured_on(self) -> tuple[str, str]:
         """The kind of the measurement, and the machine."""
-        first: Observation | None = None
+        observation: Observation | None = None
         if self.validated:
-            first = self.validated[0].observation
-        return _measured_on(self.raw_results, first)
+            observation = self.validated[0].observation
+        return _measured_on(self.raw_results, observation)
 
     @property
     def held_out(self) -> list[Validated]:
@@ -292,10 +292,10 @@ class _MeasuredRun(NamedTuple):
         return self.model(None, [Validated(case, None, reason) for case in self.observed])
 
 
-def _measured_on(files: Sequence[RawResults], first: Observation | None) -> tuple[str, str]:
-    """Return the kind of the measurements of a run, and the machine; ``first`` is one of them, if there are any."""
-    if first and first.kind == IMPORTED:
-        return first.kind, first.machine
+def _measured_on(files: Sequence[RawResults], observation: Observation | None) -> tuple[str, str]:
+    """Return the kind of the measurements of a run, and the machine; ``observation`` is one of them, if any."""
+    if observation and observation.kind == IMPORTED:
+        return observation.kind, observation.machine
     attempt = files[0].attempts[0][0]
     return attempt.kind, attempt.machine
 
