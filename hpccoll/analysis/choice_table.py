@@ -180,12 +180,16 @@ class TuneTable:
         return None
 
     def of_fewer_nodes(self, setting: Setting) -> TableEntry | None:
-        """Return the choices for the most nodes below those of ``setting``, with as many ranks on each."""
+        """Return the choices for the most nodes below those of ``setting``, with as many ranks on each.
+
+        They may be those of both placements; racks may be others.
+        """
         nearest: TableEntry | None = None
         for entry in self.entries:
             smaller = entry.setting
             alike = replace(setting, ranks=smaller.ranks, nodes=smaller.nodes, racks=smaller.racks)
-            if smaller != alike or smaller.nodes >= setting.nodes:
+            both = replace(alike, in_place=None)
+            if smaller not in (alike, both) or smaller.nodes >= setting.nodes:
                 continue
             if nearest is None or smaller.nodes > nearest.setting.nodes:
                 nearest = entry

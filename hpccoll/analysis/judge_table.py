@@ -89,7 +89,7 @@ class SizeRegret:
     extrapolated: bool = False  # whether the size lies outside those from which the table was made
     # the time of the library's own choice; None if it was not measured
     default_seconds: float | None = None
-    # the fewer nodes for which the table has the choice; None if it has one for those of the setting
+    # the nodes that the choice was made for; None if these are the nodes of the setting
     chosen_for_nodes: int | None = None
 
     @property

@@ -10,7 +10,7 @@ differently, these have curves of their own.
 The regression minimises the differences of the logarithms of measured and modelled times, with the
 weights of a Cauchy distribution, so that rows which nothing explains do not bend the curves. Weak
 priors hold what the rows do not tell; a parameter whose interval is as wide as its prior is reported
-as undetermined. Intervals come from a bootstrap over runs, because the rows of an allocation share
+as undetermined. Intervals come from a bootstrap over launches, because the rows of a launch share
 its errors.
 """
 
@@ -51,6 +51,13 @@ LEAST_ERROR = 0.03
 
 MAX_ITERATIONS = 60
 CONVERGED = 1e-4
+ROUGH_ITERATIONS = 4
+"""The first iterations, in which the typical error is ``ROUGH_ERROR``; later ones estimate it."""
+ROUGH_ERROR = 0.3
+LARGEST_STEP = 0.7
+"""How much an iteration changes a parameter at most."""
+NORMAL_DEVIATIONS = 1.4826
+"""The standard deviation of a normal distribution over its median absolute deviation."""
 NODE = "node"
 Parameter: TypeAlias = tuple[str, str, int]
 """The name of a parameter, the curve or the group of jobs that it belongs to, and its number there."""
@@ -68,7 +75,7 @@ class FittedRow:
     memory: MemoryWork
     nodes: int
     ranks: int
-    run: str  # which allocation it was measured on
+    run: str  # the launch that measured it
     dtype: str = "float32"
 
 
@@ -224,8 +231,8 @@ class CollectiveModel:
                 priors.append(Prior({place: 1}, start[place], deviation))
         return priors
 
-    def fit(self, rows: Sequence[FittedRow], counts: Sequence[float] | None = None) -> float:
-        """Fit the parameters; return the goodness of fit, twice the negative logarithm of the likelihood.
+    def fit(self, rows: Sequence[FittedRow], counts: Sequence[float] | None = None) -> None:
+        """Fit the parameters.
 
         Args:
             rows: the rows.
@@ -234,38 +241,41 @@ class CollectiveModel:
         terms = [list(self.terms(row)) for row in rows]
         self._complete_curves()
         measured = np.log([row.seconds for row in rows])
-        priors = self.priors()
-        prior_matrix = np.zeros((len(priors), len(self.numbers)))
-        for line, prior in enumerate(priors):
-            for place, factor in prior.sum.items():
-                prior_matrix[line, place] = factor / prior.deviation
-        prior_means = np.array([prior.mean / prior.deviation for prior in priors])
+        prior_matrix, prior_means = self._prior_equations()
         repeats = np.ones(len(rows)) if counts is None else np.array(counts, float)
         values = self._start() if len(self.values) != len(self.numbers) else self.values
-        scale = 0.3
+        scale = ROUGH_ERROR
         for iteration in range(MAX_ITERATIONS):
             seconds, derivatives = self.seconds(values, terms)
             errors = np.log(seconds) - measured
-            if iteration > 3:
-                typical = 1.4826 * float(np.median(np.abs(errors[repeats > 0])))
+            if iteration >= ROUGH_ITERATIONS:
+                typical = NORMAL_DEVIATIONS * float(np.median(np.abs(errors[repeats > 0])))
                 scale = max(LEAST_ERROR, typical)
-            weights = repeats / (1 + (errors / (CAUCHY_SCALES * scale)) ** 2)
-            roots = np.sqrt(weights) / scale
+            weights = 1 / (1 + (errors / (CAUCHY_SCALES * scale)) ** 2)
+            roots = np.sqrt(repeats * weights) / scale
             matrix = np.concatenate([derivatives * roots[:, None], prior_matrix])
             rest = np.concatenate([errors * roots, prior_matrix @ values - prior_means])
             normal = matrix.T @ matrix
             step = np.linalg.solve(normal + 1e-6 * np.eye(len(values)), -matrix.T @ rest)
-            step = np.clip(step, -0.7, 0.7)
+            step = np.clip(step, -LARGEST_STEP, LARGEST_STEP)
             values = values + step
-            if iteration > 5 and np.abs(step).max() < CONVERGED:
+            if iteration > ROUGH_ITERATIONS + 1 and np.abs(step).max() < CONVERGED:
                 break
         self.values = values
         self.fitted = dict(self.numbers)
         self.covariance = np.linalg.inv(normal)
         self.typical_error = scale
-        self.weights = weights / np.maximum(repeats, 1)
-        scaled = errors / (CAUCHY_SCALES * scale)
-        return float(2 * (repeats * (np.log1p(scaled**2) + math.log(scale))).sum())
+        self.weights = weights
+
+    def _prior_equations(self) -> tuple[Floats, Floats]:
+        """Return the priors as equations of the parameters, in units of their deviations: a matrix and the means."""
+        priors = self.priors()
+        matrix = np.zeros((len(priors), len(self.numbers)))
+        for line, prior in enumerate(priors):
+            for place, factor in prior.sum.items():
+                matrix[line, place] = factor / prior.deviation
+        means = np.array([prior.mean / prior.deviation for prior in priors])
+        return matrix, means
 
     def copy(self) -> "CollectiveModel":
         """Return the model, to be fitted again."""
@@ -328,7 +338,7 @@ def _start_value(name: str, group: str, number: int) -> float:
 def fit_collectives(rows: Sequence[FittedRow]) -> CollectiveModel:
     """Return the fitted model; larger jobs have curves of their own where these explain the rows clearly better.
 
-    Every number of nodes counts alike in this, because the rows of an allocation share its errors.
+    Every number of nodes counts alike in this, because the rows of a launch share its errors.
     """
     counts = row_weights(rows)
     shares_ports = any(_shares_port(row) for row in rows)

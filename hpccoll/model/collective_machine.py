@@ -146,6 +146,8 @@ def _unmodelled_reason(observation: Observation) -> str:
         return "one rank sends no messages"
     if layout.aggregators or observation.params.get("channels", 1) != 1:
         return "it has aggregators, or several channels"
+    if int(observation.params.get("copies", 0)) > 0:
+        return "copies on a rank are not modelled"
     return unmet_reason(observation) or _several_schedules_reason(
         observation, observation.algorithm
     )
@@ -338,7 +340,9 @@ def _file(
 
 
 def _network_tiers(quantities: _Quantities, groups: set[str], jobs: str) -> dict[str, Any]:
-    """Return the costs of messages between nodes; those between racks are as those inside if none were seen."""
+    """Return the costs of messages between nodes, if any were seen; unseen ones between racks are as those inside."""
+    if f"rack {jobs}" not in groups:
+        return {}
     rack = quantities.tier(f"rack {jobs}")
     fabric = f"fabric {jobs}"
     return {"rack": rack, "fabric": quantities.tier(fabric) if fabric in groups else rack}
@@ -376,8 +380,8 @@ def undetermined(model: CollectiveModel) -> list[str]:
             words.append(f"{_WORDS[name]}{jobs}")
     for group, sizes in knots.items():
         words.append(f"messages {_tier_words(group, model)} of {_sizes_text(sizes)}")
-    groups = {group for name, group, _ in model.numbers if name == "curve"}
-    if not any(group.startswith("fabric") for group in groups):
+    tiers = {group.partition(" ")[0] for name, group, _ in model.numbers if name == "curve"}
+    if "rack" in tiers and "fabric" not in tiers:
         words.append("messages between racks: taken as those between nodes")
     return words
 

@@ -1,10 +1,10 @@
 """What an operation moves inside the memory of a rank, besides its messages and folds.
 
-An implementation of a collective that the caller's buffers do not suffice for has buffers of its
-own: one for what arrives to be folded, one for the partial results where the result is smaller than
-the vector, one where blocks are reordered. It copies the caller's data into them or into the
-result. Buffers above the largest size that the C library keeps between calls (32 MiB in glibc) are
-new memory in each call, whose pages the kernel clears when they are first written.
+An implementation of a collective has buffers of its own where those of the caller do not suffice:
+one for what arrives to be folded, one for partial results if the result is smaller than the vector,
+one to reorder blocks. It copies the caller's data into them or into the result. Buffers above the
+largest size that the C library keeps between calls (32 MiB in glibc) are new memory in each call,
+whose pages the kernel clears when they are first written.
 """
 
 import math

@@ -27,6 +27,7 @@ from hpccoll.model.validation import (
     validate,
 )
 from hpccoll.store.raw_results import RawResults
+from hpccoll.store.schema import IMPORTED
 
 
 class _ValidatedKeys(TypedDict):
@@ -91,8 +92,10 @@ class RunModel:
     @property
     def measured_on(self) -> tuple[str, str]:
         """The kind of the measurement, and the machine."""
-        attempt = self.raw_results[0].attempts[0][0]
-        return attempt.kind, attempt.machine
+        observation: Observation | None = None
+        if self.validated:
+            observation = self.validated[0].observation
+        return _measured_on(self.raw_results, observation)
 
     @property
     def held_out(self) -> list[Validated]:
@@ -263,7 +266,8 @@ class _MeasuredRun(NamedTuple):
 
     @property
     def machine_name(self) -> str:
-        return self.files[0].attempts[0][0].machine
+        _, machine = _measured_on(self.files, self.observed[0])
+        return machine
 
     def model(
         self,
@@ -288,20 +292,41 @@ class _MeasuredRun(NamedTuple):
         return self.model(None, [Validated(case, None, reason) for case in self.observed])
 
 
+def _measured_on(files: Sequence[RawResults], observation: Observation | None) -> tuple[str, str]:
+    """Return the kind of the measurements of a run, and the machine; ``observation`` is one of them, if any."""
+    if observation and observation.kind == IMPORTED:
+        return observation.kind, observation.machine
+    attempt = files[0].attempts[0][0]
+    return attempt.kind, attempt.machine
+
+
+class _RunKey(NamedTuple):
+    """What the observations of a run share."""
+
+    machine: str  # of imported ones, whose file may have several; else empty
+    transport: str
+    executor: str
+
+    @classmethod
+    def of(cls, observation: Observation) -> "_RunKey":
+        machine = ""
+        if observation.kind == IMPORTED:
+            machine = observation.machine
+        return cls(machine, observation.transport, observation.executor)
+
+
 def _by_executor(files: list[RawResults]) -> list[_MeasuredRun]:
-    """Return the observations of the files of a run, by transport and executor."""
-    observed: dict[tuple[str, str], list[Observation]] = defaultdict(list)
+    """Return the observations of the files of a run by transport and executor, imported ones by machine as well."""
+    observed: dict[_RunKey, list[Observation]] = defaultdict(list)
     for raw in files:
         for observation in observations(raw, imported=True):
-            observed[observation.transport, observation.executor].append(observation)
-    transports = Counter(transport for transport, _ in observed)
+            observed[_RunKey.of(observation)].append(observation)
+    executors = Counter((key.machine, key.transport) for key in observed)
     runs = []
-    for transport, executor in sorted(observed):
-        several_executors = transports[transport] > 1
+    for key in sorted(observed):
+        several_executors = executors[key.machine, key.transport] > 1
         runs.append(
-            _MeasuredRun(
-                files, transport, executor, observed[transport, executor], several_executors
-            )
+            _MeasuredRun(files, key.transport, key.executor, observed[key], several_executors)
         )
     return runs
 

@@ -16,6 +16,7 @@ from hpccoll.model.memory_work import seconds_beside_messages
 from hpccoll.model.observations import Observation
 from hpccoll.model.simulation import simulate
 from hpccoll.schedule import Cut, itemsize, out_of_place
+from hpccoll.store.schema import IMPORTED
 
 TOLERANCE = 1e-9
 """The relative difference up to which two times are equal: sums in another order differ by rounding."""
@@ -100,7 +101,7 @@ class Regret:
         settings: dict[object, list[Validated]] = defaultdict(list)
         for case in validated:
             if case.seconds:
-                settings[case.observation.work, case.observation.nbytes].append(case)
+                settings[_setting_of(case.observation)].append(case)
         costs = []
         for setting in settings.values():
             names = {case.observation.name for case in setting}
@@ -110,6 +111,17 @@ class Regret:
             return None
         most, least = zip(*costs, strict=True)
         return cls(len(costs), geometric_mean(most), max(most), geometric_mean(least))
+
+
+def _setting_of(observation: Observation) -> object:
+    """Return what observations share among which a choice is made: a work, and a size.
+
+    Those of another program share their launch as well: another launch may have had other nodes.
+    """
+    launch = ""
+    if observation.kind == IMPORTED:
+        launch = observation.key[1]
+    return observation.work, observation.nbytes, launch
 
 
 def _cost(setting: Sequence[Validated]) -> tuple[float, float]:

@@ -1,6 +1,7 @@
 """From an auto case to a concrete one, by a table."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from catalogue_cases import case
@@ -28,6 +29,19 @@ CUT = MADE.entries[0].ranges[1].first
 
 def auto(nbytes=4096, **more):
     return case(algorithm="auto", bytes=nbytes, in_place=False, **more)
+
+
+def test_more_nodes_have_the_choices_of_fewer_of_one_placement_or_of_both():
+    (entry,) = MADE.entries
+    setting = entry.setting
+    more = replace(setting, ranks=2 * setting.ranks, nodes=2 * setting.nodes, in_place=False)
+    for in_place in (False, None):
+        of_placement = replace(entry, setting=replace(setting, in_place=in_place))
+        table = replace(MADE, entries=(of_placement,))
+        assert table.of_fewer_nodes(more) == of_placement
+        assert table.of_fewer_nodes(setting) is None
+    in_place_only = replace(entry, setting=replace(setting, in_place=True))
+    assert replace(MADE, entries=(in_place_only,)).of_fewer_nodes(more) is None
 
 
 def test_other_cases_than_auto_are_unchanged():

@@ -1,18 +1,44 @@
-"""What tables of small runs cost on large ones, beside the library's own choice: a picture and a table of judgements.
+"""What choices made on few nodes cost on many, beside the library's own: those of tables, and those of machines.
 
-hpccoll tune small.h5 --out table.json
-hpccoll tune --judge table.json large.h5 --json > fugaku.json
-python tests/benchmarks/pico_regret.py fugaku.json ... results/golden/pico_regret.svg
+A table of small runs, judged by ``tune``; the picture and a line for each machine:
+
+    hpccoll tune small.h5 --out table.json
+    hpccoll tune --judge table.json large.h5 --json > fugaku.json
+    python tests/benchmarks/pico_regret.py fugaku.json ... results/golden/pico_regret.svg
+
+Machines fitted to the small runs, with the directory that ``supercomputers.py`` takes:
+
+    python tests/benchmarks/pico_regret.py --machines DIR              # all, about two minutes
+    python tests/benchmarks/pico_regret.py --machines DIR leonardo     # one machine
+
+It ends with 1 if a machine's choices cost more than asked.
 """
 
 import json
 import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import geometric_mean
+from typing import NamedTuple
 
 import altair as alt
 import numpy as np
+from supercomputers import SPLITS, models
+
+from hpccoll.common.errors import BadInputError
+from hpccoll.model.observations import Observation
+from hpccoll.model.run_model import RunModel
+from hpccoll.model.validation import Validated
+from hpccoll.schedule.collective import NATIVE
+from hpccoll.store.case_row import make_row
+from hpccoll.store.rows import Row
 
 OWN, TABLE = "the library's own choice", "the table of small runs"
+MACHINE = "the machine of small runs"
+MEDIAN, WORST_DECILE = 1.05, 1.5
+"""The largest regrets that are asked of a machine's choices."""
 
 
 SIZES = alt.Axis(
@@ -31,20 +57,150 @@ def points_of(judged: Path):
                 yield {**common, "choice": OWN, "regret": size["default_regret"]}
 
 
-def spread(points, choice):
-    regrets = [point["regret"] for point in points if point["choice"] == choice]
+def spread(regrets: Sequence[float]) -> str:
+    """Return how many regrets there are, their median and their worst decile, as cells of a table."""
     middle, worst = np.quantile(regrets, (0.5, 0.9))
     return f"{len(regrets)} | {middle:.2f} | {worst:.2f}"
 
 
-def main() -> None:
-    *files, picture = map(Path, sys.argv[1:])
+class Call(NamedTuple):
+    """What a launch measured with several algorithms: one collective, element type and size."""
+
+    run_id: str  # of the launch, which has one placement of ranks and one library
+    collective: str
+    dtype: str
+    nbytes: int  # the size S that was moved
+
+    @classmethod
+    def of_row(cls, row: Row) -> "Call":
+        return cls(row.run_id, row.collective, row.dtype, row.bytes)
+
+    @classmethod
+    def of_observation(cls, observation: Observation) -> "Call":
+        _, run_id, _ = observation.key
+        return cls(run_id, observation.collective, observation.dtype, observation.nbytes)
+
+
+@dataclass(frozen=True)
+class JudgedChoice:
+    """What the choice of a machine costs at one call of a launch that the machine was not fitted to."""
+
+    is_of_fitted_collective: bool  # whether the fit has seen the collective, on fewer nodes
+    over_predicted: float  # its time over that of the best algorithm that the machine predicts
+    over_all: float  # its time over that of the best of everything that the launch measured
+    own_over_all: float | None  # the same for the library's own choice; None if it was not measured
+
+
+def judged_choices(model: RunModel) -> Iterator[JudgedChoice]:
+    """Yield the choice at each call for which the machine predicts several algorithms."""
+    fitted = {case.observation.collective for case in model.validated if not case.held_out}
+    rows = measured_rows(model)
+    for call, algorithms in predicted_algorithms(model).items():
+        if len(algorithms) < 2:
+            continue
+        predicted = {name: cases[0].seconds for name, cases in algorithms.items()}
+        measured = {name: typical_seconds(cases) for name, cases in algorithms.items()}
+        chosen_s = measured[min(predicted, key=predicted.__getitem__)]
+        best_s = min(row.median_s for row in rows[call])
+        own_s = [row.median_s for row in rows[call] if row.algorithm == NATIVE]
+        yield JudgedChoice(
+            is_of_fitted_collective=call.collective in fitted,
+            over_predicted=chosen_s / min(measured.values()),
+            over_all=chosen_s / best_s,
+            own_over_all=min(own_s) / best_s if own_s else None,
+        )
+
+
+def measured_rows(model: RunModel) -> Mapping[Call, Sequence[Row]]:
+    """Return everything that was measured, with algorithms that ours lacks, by call."""
+    rows = defaultdict(list)
+    for raw in model.raw_results:
+        for history in raw.histories():
+            row = make_row(raw.job, history)
+            if row.status == "ok" and row.median_s:
+                rows[Call.of_row(row)].append(row)
+    return rows
+
+
+def predicted_algorithms(model: RunModel) -> Mapping[Call, Mapping[object, Sequence[Validated]]]:
+    """Return by call the held-out measurements with a prediction, by algorithm and its own parameters.
+
+    Those of an algorithm are of several implementations, which the machine cannot tell apart.
+    """
+    by_call = defaultdict(lambda: defaultdict(list))
+    for case in model.held_out:
+        observation = case.observation
+        if case.seconds and observation.algorithm:
+            parameters = tuple(sorted(observation.own_parameters.items()))
+            algorithm = observation.algorithm.name, parameters
+            by_call[Call.of_observation(observation)][algorithm].append(case)
+    return by_call
+
+
+def typical_seconds(cases: Sequence[Validated]) -> float:
+    """Return the time of an algorithm, the geometric mean of its implementations."""
+    return geometric_mean(case.observation.seconds for case in cases)
+
+
+def machine_lines(machine: str, choices: Sequence[JudgedChoice]) -> Iterator[str]:
+    """Yield the rows of a machine: for collectives that it was fitted to, for others, and for all."""
+    of_fitted = [choice for choice in choices if choice.is_of_fitted_collective]
+    of_others = [choice for choice in choices if not choice.is_of_fitted_collective]
+    groups = {"fitted": of_fitted, "others": of_others, "all": choices}
+    for collectives, group in groups.items():
+        if not group:
+            continue
+        about = f"| {machine} | {collectives}"
+        over_predicted = [choice.over_predicted for choice in group]
+        over_all = [choice.over_all for choice in group]
+        own = [choice.own_over_all for choice in group if choice.own_over_all]
+        yield f"{about} | {MACHINE} | algorithms that it predicts | {spread(over_predicted)} |"
+        yield f"{about} | {MACHINE} | everything measured | {spread(over_all)} |"
+        if own:
+            yield f"{about} | {OWN} | everything measured | {spread(own)} |"
+
+
+def misses(machine: str, choices: Sequence[JudgedChoice]) -> Iterator[str]:
+    """Yield which regrets of a machine's choices are larger than asked."""
+    middle, worst = np.quantile([choice.over_all for choice in choices], (0.5, 0.9))
+    if middle > MEDIAN:
+        yield f"{machine}: median regret {middle:.3f}, asked {MEDIAN}"
+    if worst > WORST_DECILE:
+        yield f"{machine}: worst decile of regrets {worst:.3f}, asked {WORST_DECILE}"
+
+
+def judge_machines(directory: Path, machines: Sequence[str]) -> int:
+    """Print what the choices of machines cost; return 1 if that is more than asked."""
+    print("| machine | collectives | choice | beside | calls | median | worst decile |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    missed: list[str] = []
+    for machine in machines:
+        try:
+            models_of_machine = models(directory, machine)
+        except BadInputError as error:
+            print(f"{machine}: no machine is fitted: {error}", file=sys.stderr)
+            continue
+        choices: list[JudgedChoice] = []
+        for model in models_of_machine:
+            choices += judged_choices(model)
+        if not choices:
+            print(f"{machine}: no call with several predicted algorithms", file=sys.stderr)
+            continue
+        print("\n".join(machine_lines(machine, choices)))
+        missed += misses(machine, choices)
+    print("\n".join(missed), file=sys.stderr)
+    return int(bool(missed))
+
+
+def draw_tables(files: Sequence[Path], picture: Path) -> None:
+    """Print the regrets of judged tables, and draw them."""
     print("| machine | choice | sizes | median | worst decile |\n| --- | --- | --- | --- | --- |")
     points = []
     for judged in files:
         of_machine = list(points_of(judged))
         for choice in (TABLE, OWN):
-            print(f"| {judged.stem} | {choice} | {spread(of_machine, choice)} |")
+            regrets = [point["regret"] for point in of_machine if point["choice"] == choice]
+            print(f"| {judged.stem} | {choice} | {spread(regrets)} |")
         points += of_machine
     alt.Chart(alt.Data(values=points)).mark_point(filled=True, size=45, opacity=0.7).encode(
         x=alt.X("size:Q", title="size", scale=alt.Scale(type="log", base=2), axis=SIZES),
@@ -55,5 +211,14 @@ def main() -> None:
     ).properties(width=230, height=220).save(picture)
 
 
+def main() -> int:
+    if sys.argv[1] == "--machines":
+        directory, *machines = sys.argv[2:]
+        return judge_machines(Path(directory), machines or list(SPLITS))
+    *files, picture = map(Path, sys.argv[1:])
+    draw_tables(files, picture)
+    return 0
+
+
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 from time import process_time
 
 from hpccoll.common.errors import BadInputError
+from hpccoll.common.units import format_count
 from hpccoll.model.run_model import RunModel, models_of
 from hpccoll.model.validation import CLOSE_FACTOR, Errors, Validated
 from hpccoll.render.model_report import error_table
@@ -32,6 +33,22 @@ class Split:
     median: float  # the largest median error of collectives that it is fitted to
     close: float | None = None  # the least part within ``CLOSE_FACTOR``
 
+
+CHOSEN_BY = (
+    "These are not errors of a blind test. The author chose what the model has besides messages, one effect after "
+    "another, and from which improvement on larger jobs have curves of their own (`CLEARLY_BETTER`), while looking at "
+    "the errors of Leonardo's held-out jobs."
+)
+NOT_RUN = (
+    "No job of 8,192 ranks was predicted: the largest job here has 2,048 ranks, and measurements of more than 1,024 "
+    "are left out."
+)
+WHY_UNFITTED = {
+    "fugaku": "No machine is fitted, because hpccoll does not know the steps of its algorithms. The sources of Fujitsu "
+    "MPI are not public. Those of the programs over uTofu are (github.com/HLC-Lab/bine_trees_fugaku): their peers go "
+    "along the dimensions of the torus in turn, and several ports mirror them. No schedule of hpccoll does that yet."
+}
+"""Why a machine has no fit, where that is known."""
 
 SPLITS = {
     "leonardo": Split(128, median=0.20, close=0.90),
@@ -87,8 +104,18 @@ def page(machine: str, model: RunModel, seconds: float) -> Iterator[str]:
                 f"| {errors.within_close:.0%} |"
             )
     yield ""
-    if model.machine.larger_jobs:
-        yield f"Jobs of {model.machine.larger_jobs.from_nodes} nodes and more have curves of their own."
+    larger = model.machine.larger_jobs
+    if larger:
+        of_larger = [
+            case.observation
+            for case in fitted
+            if case.observation.layout.nodes >= larger.from_nodes
+        ]
+        launches = {observation.key[1] for observation in of_larger}
+        yield (
+            f"Jobs of {larger.from_nodes} nodes and more have curves of their own, fitted to {len(of_larger)} "
+            f"measurements of {format_count(len(launches), 'launch')}."
+        )
         yield ""
     yield "The measurements do not determine:"
     yield ""
@@ -127,12 +154,14 @@ def main() -> int:
         "the collectives of the smaller jobs and predicts the larger ones. Every algorithm that takes the steps of "
         "one of ours counts.\n"
     )
+    print(f"{CHOSEN_BY}\n\n{NOT_RUN}\n")
     for machine in machines or SPLITS:
         began = process_time()
         try:
             models_of_machine = models(Path(directory), machine)
         except BadInputError as error:
-            print(f"## {machine}\n\nNo machine is fitted: {error.expected} is needed.\n")
+            why = WHY_UNFITTED.get(machine) or f"No machine is fitted: {error.expected} is needed."
+            print(f"## {machine}\n\n{why}\n")
             continue
         for model in models_of_machine:
             print("\n".join(page(machine, model, process_time() - began)))

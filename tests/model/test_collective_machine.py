@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from model_observations import observed
 
-from hpccoll.model.collective_fit import KNOTS, CollectiveModel
-from hpccoll.model.collective_machine import fit_machine_to_collectives
+from hpccoll.model.collective_fit import KNOTS, CollectiveModel, FittedRow
+from hpccoll.model.collective_machine import OUTLIER_WEIGHT, fit_machine_to_collectives
+from hpccoll.model.critical_path import PathMessage
 from hpccoll.model.machine import Machine, MessageCosts, OwnMemory, Tier
 from hpccoll.model.machine_file import read_machine, write_machine
+from hpccoll.model.memory_work import MemoryWork
 from hpccoll.model.validation import Errors, validate
 from hpccoll.schedule import Layout
 
@@ -139,6 +141,26 @@ def test_disturbed_measurements_do_not_bend_the_curves():
     fit = fit_machine_to_collectives([*kept, *bad], "disturbed", 16)
     assert errors_of(fit.machine, good).error_median < 0.1
     assert sum(fit.left_out.values()) >= len(bad) / 2
+
+
+def test_rows_that_count_little_are_not_outliers_for_that():
+    message = PathMessage("rack", 1024, 0, 1024, 0, received=True)
+    rows = [FittedRow(3e-6, {message: 1}, MemoryWork(0, 0), 2, 2, "run")] * 20
+    model = CollectiveModel()
+    model.fit(rows, [0.05] * len(rows))
+    assert (model.weights > OUTLIER_WEIGHT).all()
+
+
+def test_a_machine_fitted_to_one_node_has_messages_inside_nodes_only():
+    one_node = replace(TRUE, tiers={"node": TRUE.tiers["rack"]})
+    inside = []
+    for ranks in (4, 8):
+        for collective, algorithm in CASES:
+            inside += observed(collective, algorithm, Layout.of(ranks, ranks), one_node, SIZES)
+    fit = fit_machine_to_collectives(inside, "one node")
+    assert fit.machine.tiers.keys() == {"node"}
+    assert not any("between" in words for words in fit.machine.measured.undetermined)
+    assert errors_of(fit.machine, inside).error_median < 0.1
 
 
 def test_few_measurements_are_not_fitted():

@@ -1,13 +1,18 @@
 """The model of a run: its machine file, its JSON, and the models of raw files."""
 
+from pathlib import Path
+
 import pytest
 from model_observations import observed, raw_trips
 from modelled_runs import SIZES, TRIPS, modelled, slower, whole_model
-from raw_examples import case, outcome, raw
+from raw_examples import attempt, case, job, outcome, raw
+from synthetic_timings import times_around
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.run_model import models_of
+from hpccoll.model.validation import Errors
+from hpccoll.store.raw_results import RawResults
 
 
 def test_json_has_the_machine_every_row_and_the_crossings():
@@ -59,6 +64,32 @@ def test_each_executor_has_its_own_model_and_is_named_only_in_a_run_of_both():
     (alone,) = models_of([raw_trips("python", 5)])
     assert alone.over == "mpi"
     assert alone.to_json()["executor"] == "python"
+
+
+def test_imported_results_of_several_machines_in_a_file_have_a_model_each():
+    def sums(factor):
+        """Return what rings take on a machine."""
+        return [
+            outcome(
+                case(1 << k),
+                bytes=1 << k,
+                executor="python",
+                times=times_around(factor * (2e-6 + 1e-9 * 2**k)),
+            )
+            for k in range(3, 25)
+        ]
+
+    launches = [
+        (attempt(1, kind="imported", machine="slow"), sums(10)),
+        (attempt(2, kind="imported", machine="fast"), sums(1)),
+    ]
+    cases = [one.case for one in sums(1)]
+    both = RawResults(path=Path("both.h5"), job=job(*cases), attempts=launches)
+    models = models_of([both])
+    assert [model.measured_on for model in models] == [("imported", "fast"), ("imported", "slow")]
+    for model in models:
+        assert len(model.validated) == len(cases)
+        assert Errors.of(model.validated).error_median < 0.1
 
 
 def test_files_of_one_machine_have_one_model_and_without_ping_pongs_there_is_none():

@@ -14,6 +14,7 @@ from hpccoll.model.validation import (
     validate,
 )
 from hpccoll.schedule import Layout
+from hpccoll.store.schema import IMPORTED
 
 
 def test_what_takes_what_the_machine_says_is_as_long_as_predicted_and_held_out_unless_it_was_fitted_to():
@@ -83,6 +84,15 @@ def test_regret_is_what_the_predicted_choice_takes_over_the_best():
     wrong = of_choice(4096, ring=(4.0, 1.0), star=(1.0, 2.0))
     assert Regret.of(right) == Regret(1, 1.0, 1.0, 1.0)
     assert Regret.of([*right, *wrong]) == Regret(2, pytest.approx(2.0), 4.0, pytest.approx(2.0))
+
+
+def test_choices_of_other_programs_are_compared_within_a_launch():
+    launches = []
+    for run_id, factor in (("first", 1.0), ("slower", 3.0)):
+        for case in of_choice(1024, ring=(factor, 5.0), star=(2 * factor, 6.0)):
+            imported = replace(case.observation, kind=IMPORTED, key=("import", run_id, ""))
+            launches.append(replace(case, observation=imported))
+    assert Regret.of(launches) == Regret(2, 1.0, 1.0, 1.0)
 
 
 def test_a_regret_that_no_other_round_confirms_is_noise():
