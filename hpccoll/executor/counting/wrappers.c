@@ -66,7 +66,7 @@ typedef struct { int64_t begin_ns, end_ns, wait_ns; } duration;
 /* Counts a call that has succeeded. */
 static void note_call(int number, enum variant variant, binding by, const word *arguments, const duration *took) {
     noted++;
-    if (!is_counting()) start_counting(); /* MPI was initialized by a session, or where nobody saw it */
+    if (!is_counting()) start_counting(0); /* MPI was initialized by a session, or where nobody saw it */
     if (!is_counting()) return;
     const call_kind kind = describe_call(number, variant, by, arguments);
     if (variant == PERSISTENT) add_request(request_of(by, arguments[request_place(&collectives[number], variant)]), &kind);
@@ -76,7 +76,7 @@ static void note_call(int number, enum variant variant, binding by, const word *
 
 /* Waits for the other ranks of a call, so that what remains is transfer; returns how long that took. */
 static int64_t wait_for_others(const collective *called, binding by, const word *arguments) {
-    if (!waits_apart() || !is_counting() || called->form == NO_BYTES) return 0;
+    if (!waits_apart() || !is_counting()) return 0;
     const int64_t begin = now_ns();
     MPI(Barrier, comm_of_call(called, by, arguments));
     return now_ns() - begin;
@@ -186,7 +186,9 @@ void calibrate(void) {
 
 static void note_start(binding by, word address, int64_t ns) {
     call_kind kind;
-    if (find_request(request_of(by, address), &kind)) count_call(&kind, ns, 0);
+    if (!is_counting() || !find_request(request_of(by, address), &kind)) return;
+    count_call(&kind, ns, 0);
+    write_if_due(now_ns());
 }
 
 static void note_starts(binding by, const word *arguments, int64_t ns) {
@@ -235,7 +237,7 @@ static word hooked(target *to, const char *name, const char *other_name, const h
 
 static void begin_program(binding by, const word *arguments, int64_t ns) {
     (void)by, (void)arguments, (void)ns;
-    start_counting();
+    start_counting(1);
 }
 static void end_program(binding by, const word *arguments) {
     (void)by, (void)arguments;
