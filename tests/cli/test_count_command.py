@@ -188,7 +188,7 @@ def test_a_library_without_tables_is_refused(tmp_path):
 class PrintedTable:
     """Tables of a library, of which one is printed instead of written."""
 
-    def write(self, results, name, out, *, as_json):
+    def write(self, _results, name, _out, **_):
         print(f"table of {name}")
 
 

@@ -108,9 +108,7 @@ def test_a_command_gets_the_library_and_the_directory_and_its_exit_code_is_known
 @pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("barrier", [True, False])
 def test_a_barrier_is_wanted_of_all_ranks_that_know_the_directory(tmp_path, barrier):
-    program = (
-        "import os, sys; sys.exit(os.path.exists(os.path.join(os.environ['HPCCOLL_COUNT'], 'barrier')))"
-    )
+    program = "import os, sys; sys.exit(os.path.exists(os.path.join(os.environ['HPCCOLL_COUNT'], 'barrier')))"
     run = run_counted([sys.executable, "-c", program], tmp_path, barrier=barrier)
     assert run.exit_code == barrier
 
