@@ -121,7 +121,7 @@ enum form {
     SUM_OF_COUNTS,  /* an array of counts, one for each rank */
     SUM_OF_TYPES,   /* the same, and an array of types */
     EACH_TARGET,    /* count elements with each neighbour to which one sends */
-    SUM_TO_TARGETS, /* an array of counts, one for each of these */
+    SUM_TO_TARGETS, /* an array of counts, one for each such neighbour */
     TYPES_TO_TARGETS,
 };
 
