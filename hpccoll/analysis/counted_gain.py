@@ -133,7 +133,9 @@ def program_gain(shares: CountedShares, results: Results) -> ProgramGain:
     gains = []
     for share in measurable_kinds(shares):
         rows = [row for row in results.rows if _is_of(row, share)]
-        gain = _call_gain(share, rows, len(shares.job.ranks))
+        launch = share.group.launch
+        ranks = sum(rank.launch == launch for rank in shares.job.ranks)
+        gain = _call_gain(share, rows, ranks)
         if gain:
             gains.append(gain)
     gains.sort(key=lambda gain: -gain.gain_s)
@@ -174,7 +176,10 @@ def _is_of(row: Row, share: KindShare) -> bool:
 
 
 def _call_gain(share: KindShare, rows: Sequence[Row], ranks: int) -> CallGain | None:
-    """Return what the best of rows saves in the calls of a kind; None without the default and another algorithm."""
+    """Return what the best of rows saves in the calls of a kind; None without the default and another algorithm.
+
+    The ``ranks`` are those of the launch, over which the seconds of a kind are a mean.
+    """
     timed = _timed_alike(rows, share)
     defaults = [row for row in timed if row.variant in (None, DEFAULT)]
     if not defaults or len(defaults) == len(timed):

@@ -19,6 +19,9 @@ from hpccoll.store.counted_job import CallKind, CountedGroup, CountedJob
 MOST_NAMED = 5
 """The most processes that a sentence names."""
 
+OTHERS = "others"
+"""What the counting library writes for the communicators beyond its table, whose sizes are unknown."""
+
 SHORTEST_S = 1e-9
 """The shortest time that a run takes, so that shares are finite."""
 
@@ -163,6 +166,11 @@ def _findings(shares: CountedShares) -> Iterator[Finding]:
             f"{format_count(f'{left_out:,}', 'call')} had no place in the table of kinds and are missing here",
             calls=left_out,
         )
+    if any(share.group.created_by == OTHERS for share in shares.kinds):
+        yield warning(
+            "others",
+            "the program has more kinds of communicators than the table of a rank: calls on the others are together",
+        )
     if not job.barrier:
         yield info(
             "waiting",
@@ -226,6 +234,8 @@ def size_text(share: KindShare) -> str:
 
 def communicator_text(group: CountedGroup) -> str:
     """Return where a communicator is: ``4 ranks of 2 nodes``."""
+    if group.created_by == OTHERS:
+        return "other communicators"
     ranks = format_count(group.size, "rank")
     if group.is_inter:
         ranks = f"{group.size} and {format_count(group.blocks, 'rank')}"

@@ -2,12 +2,13 @@
 
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpccoll.cli.common import show_found
 from hpccoll.cli.library_tables import tables_that_write
-from hpccoll.common.errors import writing
+from hpccoll.common.errors import UnusableError, writing
 
 if TYPE_CHECKING:
     from hpccoll.analysis.counted_gain import ProgramGain
@@ -35,15 +36,19 @@ def tune_for(
     for file in files:
         print(f"measuring {file}", file=sys.stderr)
         _sweep(file, directory / file.stem, profile, site)
-    measured = [directory / file.stem for file in files]
-    results = read_results([path for path in measured if path.exists()])
+    directories = [directory / file.stem for file in files]
+    measured = [path for path in directories if path.exists()]
+    if not measured:
+        raise UnusableError("--for", "no sweep has left results; their messages above say why")
+    results = read_results(measured)
     gain = program_gain(shares, results)
     _show(gain, as_json=as_json)
     if not gain.is_worth_it or not gain.gains:
         return 0
     table = directory / f"{library}.table"
-    tables_that_write(library).write(results, library, table, as_json=as_json)
-    if not as_json:
+    # With --json, stdout is one document: the gain.
+    with redirect_stdout(sys.stderr if as_json else sys.stdout):
+        tables_that_write(library).write(results, library, table, as_json=False)
         print(
             f"to check it: measure with these variables set, then 'hpccoll tune RESULTS --verify {table}'"
         )

@@ -16,6 +16,7 @@ import numpy as np
 
 from hpccoll.common.errors import UnusableError
 from hpccoll.executor.counting_library import (
+    BARRIER_FILE,
     BARRIER_VARIABLE,
     DIRECTORY_VARIABLE,
     SUFFIX,
@@ -75,6 +76,7 @@ def run_counted(command: Sequence[str], directory: Path, *, barrier: bool) -> Co
     environment.pop(BARRIER_VARIABLE, None)
     if barrier:
         environment[BARRIER_VARIABLE] = "1"
+        (directory / BARRIER_FILE).touch()
     began = datetime.now(UTC)
     begin = time.monotonic()
     try:

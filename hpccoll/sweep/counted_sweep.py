@@ -15,6 +15,7 @@ from hpccoll.analysis.counted_gain import (
 )
 from hpccoll.analysis.counted_shares import CountedShares, KindShare
 from hpccoll.common.errors import UnusableError
+from hpccoll.common.units import format_per_cent
 from hpccoll.schedule import collective
 from hpccoll.store.counted_job import CountedJob
 
@@ -47,7 +48,7 @@ def library_of(job: CountedJob) -> str:
         UnusableError: if its library is another one.
     """
     for launch in job.launches:
-        if launch.abi == "Open MPI":
+        if launch.abi == "Open MPI" or launch.library.startswith("Open MPI"):
             return "openmpi"
         if launch.library.startswith("MPICH"):
             return "mpich"
@@ -60,17 +61,27 @@ def library_of(job: CountedJob) -> str:
 def counted_sweeps(shares: CountedShares) -> list[CountedSweep]:
     """Return the sweeps of the calls of a program that take longest: a collective, a shape and an element type each.
 
+    A sweep has equally many ranks on each node: calls on other communicators are not measured.
+
     Raises:
-        UnusableError: if its library is neither MPICH nor Open MPI.
+        UnusableError: if its library is neither MPICH nor Open MPI, or no calls can be measured.
     """
     library = library_of(shares.job)
     by_shape: dict[tuple[str, int, int, str], list[KindShare]] = {}
     for share in measurable_kinds(shares):
-        if share.share >= LEAST_SHARE:
-            group = share.group
+        group = share.group
+        has_equal_nodes = group.size % max(group.nodes, 1) == 0
+        if share.share >= LEAST_SHARE and has_equal_nodes:
             name = COLLECTIVES[share.kind.collective]
             shape = name, group.size, group.nodes, measured_dtype(share)
             by_shape.setdefault(shape, []).append(share)
+    if not by_shape:
+        least = format_per_cent(LEAST_SHARE)
+        raise UnusableError(
+            "--for",
+            f"no kind of call can be measured: each takes less than {least} of the run, or its nodes have "
+            "unequal numbers of ranks",
+        )
     sweeps = []
     for shape, kinds in by_shape.items():
         sweeps.append(_sweep(library, *shape, kinds))
@@ -100,10 +111,10 @@ def _sweep(
 
 
 def _shape(ranks: int, nodes: int) -> dict[str, Any]:
-    """Return the keys of a communicator's shape; of unequal nodes, the larger number of ranks a node."""
+    """Return the keys of a communicator's shape, whose nodes have equally many ranks."""
     if nodes <= 1:
         return {"ranks": [ranks]}
-    return {"nodes": [nodes], "ranks_per_node": [-(-ranks // nodes)]}
+    return {"nodes": [nodes], "ranks_per_node": [ranks // nodes]}
 
 
 def write_sweeps(sweeps: Sequence[CountedSweep], directory: Path) -> Iterator[Path]:

@@ -133,6 +133,18 @@ def missing_for_gpu(transport: str, dtype: str = "float32") -> str | None:
         return "no CUDA device; do: run it on a node with GPUs (srun --gpus-per-node=8)"
     if transport == "peer" and lowest_capability() < PEER_CAPABILITY:
         return f"transport peer needs compute capability {PEER_CAPABILITY}.0 or newer; do: transport nccl"
+    missing_package = _missing_package(dtype)
+    if missing_package:
+        return missing_package
+    choose_kernel_cache()
+    no_compiler = _missing_library("nvrtc", "NVRTC, the kernel compiler,")
+    if no_compiler or transport != "nccl":
+        return no_compiler
+    return _missing_nccl()
+
+
+def _missing_package(dtype: str) -> str | None:
+    """Return the reason why the installed packages cannot hold ``dtype`` on a GPU, None if they can."""
     if find_spec("cupy") is None:
         return f"cupy is not installed ({INSTALL})"
     too_old = old_cupy_reason()
@@ -140,11 +152,7 @@ def missing_for_gpu(transport: str, dtype: str = "float32") -> str | None:
         return too_old
     if dtype == BFLOAT16 and find_spec("ml_dtypes") is None:
         return f"ml_dtypes is not installed ({INSTALL})"
-    choose_kernel_cache()
-    no_compiler = _missing_library("nvrtc", "NVRTC, the kernel compiler,")
-    if no_compiler or transport != "nccl":
-        return no_compiler
-    return _missing_nccl()
+    return None
 
 
 def missing_cublas() -> str | None:

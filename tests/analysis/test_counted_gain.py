@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from counted_examples import write_ranks
+from counted_examples import CountedRankExample, write_ranks
 from row_examples import make_row
 
 from hpccoll.analysis.counted_gain import gain_without_measuring, program_gain
@@ -44,6 +44,15 @@ def test_a_program_gains_the_ratio_of_the_best_to_the_default(shares):
     low, high = gain.interval_s
     assert 0.47 < low < 0.5 < high < 0.53
     assert gain.is_worth_it
+
+
+def test_calls_of_a_program_that_a_script_launches_twice_gain_twice(tmp_path):
+    begin = CountedRankExample().began_unix_ns
+    write_ranks(tmp_path)
+    write_ranks(tmp_path, launch="2", began_unix_ns=begin + 20_000_000_000)
+    twice = counted_shares(join_rank_files(tmp_path))
+    gain = gain_of(twice, measured(1e-3), measured(5e-4, "ring"))
+    assert (gain.gain_s, twice.run_s) == pytest.approx((1.0, 20))
 
 
 def test_what_is_not_transfer_in_the_program_cannot_be_gained(shares):

@@ -49,6 +49,13 @@ def test_what_is_missing_or_left_out_is_said(tmp_path):
     assert {"missing", "unfinished", "left out", "damaged"} <= kinds
 
 
+def test_communicators_beyond_the_table_of_a_rank_are_said_to_be_together(tmp_path):
+    groups = ["1023\tothers\t0\t0\t0\t9\t0\t?"]
+    calls = ["Bcast\tblocking\t1023\tMPI_INT\tnone\t0\t5\t20\t5000\t0\t4\t4"]
+    shares = counted_shares(join_rank_files(write_ranks(tmp_path, groups=groups, calls=calls)))
+    assert "others" in kinds_of(shares)
+
+
 def test_a_program_without_collectives_has_a_share_of_nothing(tmp_path):
     shares = counted_shares(join_rank_files(write_ranks(tmp_path, calls=[])))
     assert (shares.share, list(shares.kinds)) == (0, [])

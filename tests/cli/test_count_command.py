@@ -7,11 +7,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from cli_runner import ENVIRONMENT, invoke
 from counted_examples import CountedRankExample, write_ranks
+from row_examples import make_row
 
+from hpccoll.cli import tune_for
 from hpccoll.executor import counting_library as library_module
 
 PROGRAM = """
@@ -180,3 +183,30 @@ def test_a_library_without_tables_is_refused(tmp_path):
     invoke("count", tmp_path / "ranks", "--out", tmp_path / "a.h5")
     assert invoke("tune", "--for", tmp_path / "a.h5").is_bad_input("Intel")
     assert invoke("tune", "--for", tmp_path / "a.h5", "--lint", "x").is_bad_input("--for")
+
+
+class PrintedTable:
+    """Tables of a library, of which one is printed instead of written."""
+
+    def write(self, _results, name, _out, **_):
+        print(f"table of {name}")
+
+
+def test_json_is_one_document_although_a_table_is_written(tmp_path, monkeypatch):
+    def row(seconds, **changes):
+        call = {"ranks": 4, "nodes": 2, "nbytes": 8, "dtype": "float64", "half_interval": 0.01}
+        return make_row("native", seconds=seconds, **call, **changes)
+
+    rows = (
+        row(1e-3, variant="default", requested=None, executed="unknown"),
+        row(5e-4, variant="mpich-ring", requested="ring", executed="ring"),
+    )
+    results = SimpleNamespace(rows=rows, runs=())
+    monkeypatch.setattr("hpccoll.store.load_results.read_results", lambda _: results)
+    monkeypatch.setattr(tune_for, "_sweep", lambda _file, out, *_: out.mkdir())
+    monkeypatch.setattr(tune_for, "tables_that_write", lambda _: PrintedTable())
+    write_ranks(tmp_path / "ranks")
+    invoke("count", tmp_path / "ranks", "--out", tmp_path / "a.h5")
+    result = invoke("tune", "--for", tmp_path / "a.h5", "--out", tmp_path / "tuned", "--json")
+    assert json.loads(result.out)["worth_it"]
+    assert "table of mpich" in result.err

@@ -176,6 +176,27 @@ static void run_error(const call *made, MPI_Comm comm, int p, double *to) {
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_ARE_FATAL);
 }
 
+/* Calls between rank 0, which is the root, and the others: groups of different sizes. */
+static void run_inter(const call *made, MPI_Comm comm, int p, int me, double *from, double *to) {
+    if (p < 2) return;
+    int size;
+    MPI_Comm half, inter;
+    MPI_Datatype type = type_of(made->type, &size);
+    const int is_first = me == 0, others = p - 1, count = made->count % 50;
+    const int root = is_first ? MPI_ROOT : 0;
+    const long vector = (long)others * count * size;
+    MPI_Comm_split(comm, is_first, me, &half);
+    MPI_Intercomm_create(half, 0, comm, is_first ? 1 : 0, 5, &inter);
+    MPI_Gather(from, count, type, to, count, type, root, inter);
+    note("Gather", "blocking", is_first ? 0 : vector);
+    MPI_Scatter(from, count, type, to, count, type, root, inter);
+    note("Scatter", "blocking", is_first ? 0 : vector);
+    MPI_Reduce_scatter_block(from, to, is_first ? others * count : count, type, MPI_SUM, inter);
+    note("Reduce_scatter_block", "blocking", vector);
+    MPI_Comm_free(&inter);
+    MPI_Comm_free(&half);
+}
+
 typedef struct { MPI_Comm comm; int rounds; double sum; } work;
 
 static void *run_thread(void *of) {
@@ -247,6 +268,7 @@ static void run_call(const call *made) {
     else if (!strcmp(made->name, "nonblocking")) run_nonblocking(made, comm, p, from, to);
     else if (!strcmp(made->name, "threads")) run_threads(made, comm);
     else if (!strcmp(made->name, "error")) run_error(made, comm, p, to);
+    else if (!strcmp(made->name, "inter")) run_inter(made, comm, p, me, from, to);
     else if (strchr("v", made->name[strlen(made->name) - 1]) || !strcmp(made->name, "reduce_scatter")) run_vector(made, comm, p, me, from, to);
     else run_uniform(made, comm, p, me, from, to);
     digest_bytes(to, sizeof to);

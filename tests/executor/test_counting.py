@@ -93,7 +93,8 @@ UNIFORM = [
     *("allgather", "alltoall", "gather", "scatter"),
 ]
 VECTORS = ["allgatherv", "alltoallv", "reduce_scatter", "gatherv", "scatterv"]
-WAYS = ["derived", "persistent", "nonblocking", "threads", "error", "dup", "split"]
+WAYS = ["derived", "persistent", "nonblocking", "threads", "error", "inter"]
+CREATING = ["dup", "split"]
 FORTRAN = ["f_allreduce", "f_bcast", "f_allgather", "f_barrier"]
 CANNOT_BE_IN_PLACE = "bcast", "barrier", "alltoallv", "reduce_scatter", "reduce_scatter_block"
 
@@ -172,7 +173,8 @@ EXAMPLE = [
     "bcast 5 9 2 0 1 0",
     "split 0 2 0 0 3 0",  # frees the first one
     "allreduce 4 11 1 0 0 0",
-    *(call_line(name, 5, 20, 1, 0, 2, False) for name in WAYS[:5]),
+    *(call_line(name, 5, 20, 1, 0, 2, False) for name in WAYS),
+    call_line("inter", 0, 20, 1, 0, 2, False),
     "exit 7",
 ]
 
@@ -190,7 +192,7 @@ def test_a_program_runs_as_without_the_library_which_counts_what_the_program_cou
 @pytest.mark.long
 @pytest.mark.mpi
 def test_500_random_programs_run_as_without_the_library(launch, tmp_path):
-    names = [*UNIFORM, *VECTORS, *WAYS, *(FORTRAN if launch.has_fortran else ())]
+    names = [*UNIFORM, *VECTORS, *WAYS, *CREATING, *(FORTRAN if launch.has_fortran else ())]
     programs = st.lists(st.lists(calls(names), min_size=1, max_size=30), min_size=25, max_size=25)
 
     # A launch runs 25 programs one after the other: launching takes longer than they do.

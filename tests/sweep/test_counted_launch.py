@@ -54,9 +54,28 @@ def test_programs_that_a_script_launches_one_after_the_other_are_told_apart(tmp_
     assert [rank.launch for rank in job.ranks] == [0] * 4 + [1] * 4
 
 
-@pytest.mark.parametrize("damage", ["", "hpccoll-count\t2\n", "hpccoll-count\t1\nrank\t1\n"])
+WHOLE = CountedRankExample(3).text
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "",
+        "hpccoll-count\t2\n",
+        "hpccoll-count\t1\nrank\t1\n",
+        WHOLE.replace("pid\t1", "pid"),
+        WHOLE.replace("0:4:1", "0:4"),
+        WHOLE.replace("0:4:1", "0:9:1"),
+        WHOLE.replace("\t1000\t8000", "\t0\t0"),
+        WHOLE.replace("\t8000\t", f"\t{1 << 63}\t"),
+        WHOLE.replace("\t8000\t", "\t-8000\t"),
+        WHOLE.replace("size\t4", f"size\t{10**12}"),
+        WHOLE.replace("began_unix_ns\t18", "began_unix_ns\t1800000000"),
+    ],
+)
 def test_a_damaged_file_is_named_and_the_others_count(tmp_path, damage):
     write_ranks(tmp_path, ranks=3)
+    assert damage != WHOLE
     (tmp_path / "3-n1-1.count").write_text(damage)
     job = join_rank_files(tmp_path)
     assert len(job.ranks) == 3
@@ -87,6 +106,14 @@ def test_a_command_gets_the_library_and_the_directory_and_its_exit_code_is_known
 
 
 @pytest.mark.usefixtures("library")
+@pytest.mark.parametrize("barrier", [True, False])
+def test_a_barrier_is_wanted_of_all_ranks_that_know_the_directory(tmp_path, barrier):
+    program = "import os, sys; sys.exit(os.path.exists(os.path.join(os.environ['HPCCOLL_COUNT'], 'barrier')))"
+    run = run_counted([sys.executable, "-c", program], tmp_path, barrier=barrier)
+    assert run.exit_code == barrier
+
+
+@pytest.mark.usefixtures("library")
 def test_the_signal_that_ends_a_command_is_known(tmp_path):
     program = f"import os; os.kill(os.getpid(), {signal.SIGTERM})"
     run = run_counted([sys.executable, "-c", program], tmp_path, barrier=True)
@@ -107,4 +134,13 @@ def test_a_library_of_other_sources_is_refused(tmp_path, monkeypatch):
         counting_library.counting_library()
     path.unlink()
     with pytest.raises(UnusableError):
+        counting_library.counting_library()
+
+
+@pytest.mark.parametrize("name", ["a b.so", "a:b.so"])
+def test_a_library_that_preloading_cannot_name_is_refused(tmp_path, monkeypatch, name):
+    path = tmp_path / name
+    path.write_text(counting_library.source_hash(counting_library.COUNTING_FOLDER))
+    monkeypatch.setattr(counting_library, "COUNTING_LIBRARY", path)
+    with pytest.raises(UnusableError, match="LD_PRELOAD"):
         counting_library.counting_library()

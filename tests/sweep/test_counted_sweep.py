@@ -45,6 +45,14 @@ def test_on_one_node_it_needs_no_slurm(tmp_path):
     assert (sweep.content["ranks"], "openmpi-*" in sweep.content["variants"]) == ([2], True)
 
 
+def test_calls_on_nodes_with_unequal_numbers_of_ranks_are_not_measured(tmp_path):
+    group = "0\tMPI_Comm_split\t3\t3\t0\t1\tabc\t0:3:1"
+    shares = counted_shares(join_rank_files(write_ranks(tmp_path, groups=[group])))
+    assert (shares.kinds[0].group.size, shares.kinds[0].group.nodes) == (3, 2)
+    with pytest.raises(UnusableError, match="unequal"):
+        counted_sweeps(shares)
+
+
 def test_a_library_without_tables_is_refused(tmp_path):
     shares = counted_shares(join_rank_files(write_ranks(tmp_path, version="Cray MPICH 8")))
     with pytest.raises(UnusableError):

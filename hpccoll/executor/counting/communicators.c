@@ -16,8 +16,11 @@ static communicator comms[MAX_COMMS];
 static int comm_count, free_comms[MAX_COMMS], free_count;
 static handle_table comm_numbers;
 
+/* What created a communicator that is first seen when it is used. */
+static const char UNKNOWN_CREATOR[] = "unknown";
+
 group_facts groups[MAX_GROUPS];
-static int group_count;
+static _Atomic int group_count;
 static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER;
 
 int number_of_groups(void) { return group_count; }
@@ -88,7 +91,6 @@ static int group_of(word comm, const communicator *facts, const char *created_by
             group_count++;
         }
     }
-    groups[number].communicators++;
     free(ranks);
     return number;
 }
@@ -126,12 +128,16 @@ static communicator ask_facts(word comm, const char *created_by) {
 static communicator add(word comm, const char *created_by) {
     pthread_mutex_lock(&adding);
     const communicator facts = ask_facts(comm, created_by);
+    int is_added = 0;
     const int has_place = free_count || comm_count < MAX_COMMS;
     if (has_place) {
         const int place = free_count ? free_comms[--free_count] : comm_count++;
         comms[place] = facts;
-        if (!put_handle(&comm_numbers, comm, place)) free_comms[free_count++] = place;
+        is_added = put_handle(&comm_numbers, comm, place);
+        if (!is_added) free_comms[free_count++] = place;
     }
+    /* One without a place comes here at each call, but is created once. */
+    if (is_added || created_by != UNKNOWN_CREATOR) groups[facts.group].communicators++;
     pthread_mutex_unlock(&adding);
     return facts;
 }
@@ -140,7 +146,7 @@ communicator facts_of_comm(word passed) {
     const word comm = as_handle(passed);
     int64_t place = 0;
     if (find_handle(&comm_numbers, comm, &place)) return comms[place];
-    return add(comm, comm == library()->world ? "MPI_COMM_WORLD" : "unknown");
+    return add(comm, comm == library()->world ? "MPI_COMM_WORLD" : UNKNOWN_CREATOR);
 }
 
 void add_comm(word passed, const char *created_by) {

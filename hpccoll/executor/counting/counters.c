@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,7 +71,7 @@ static entry *entry_of(uint64_t key) {
 }
 
 static void add_to(_Atomic int64_t *counter, int64_t amount) {
-    if (has_threads) atomic_fetch_add_explicit(counter, amount, memory_order_relaxed);
+    if (has_threads) atomic_fetch_add_explicit(counter, amount, memory_order_release);
     else atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + amount, memory_order_relaxed);
 }
 
@@ -85,13 +84,15 @@ static void keep_larger(_Atomic int64_t *counter, int64_t value) {
 
 void count_call(const call_kind *kind, int64_t ns, int64_t wait_ns) {
     entry *counters = entry_of(key_of(kind));
-    add_to(&counters->calls, 1);
+    keep_larger(&counters->most_bytes, kind->bytes + 1); /* 0 is what a new entry has */
+    keep_larger(&counters->least_bytes, INT64_MAX - kind->bytes);
     add_to(&counters->bytes, kind->bytes);
     add_to(&counters->ns, ns);
     if (wait_ns) add_to(&counters->wait_ns, wait_ns);
-    keep_larger(&counters->most_bytes, kind->bytes + 1); /* 0 is what a new entry has */
-    keep_larger(&counters->least_bytes, INT64_MAX - kind->bytes);
+    add_to(&counters->calls, 1); /* the last: another thread may write the file now */
 }
+
+void leave_out_call(void) { add_to(&left_out.calls, 1); }
 
 /* ---- the rank's file ------------------------------------------------------------------------------------------------ */
 
@@ -99,11 +100,12 @@ static struct {
     char path[1024], host[300], version[600];
     int rank, size, has_world, barrier;
     pid_t pid;
-    int64_t started_ns, unix_ns, written_ns, writing_ns, cost_ps;
+    int64_t started_ns, unix_ns, writing_ns, cost_ps;
+    _Atomic int64_t written_ns;
     _Atomic int is_running;
 } state = {.rank = -1};
 
-static pthread_mutex_t writing = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic int is_writing; /* a lock that a thread never waits for without end */
 
 int64_t now_ns(void) {
     struct timespec time;
@@ -140,18 +142,19 @@ __attribute__((format(printf, 2, 3))) static void print(output *out, const char 
     print_text(out, line);
 }
 
+static void print_group(output *out, int number) {
+    const group_facts *group = &groups[number];
+    const char *created_by = group->created_by ? group->created_by : "others";
+    print(out, "group\t%d\t%s\t%d\t%d\t%d\t%lld\t%016llx\t", number, created_by, group->size, group->blocks, group->is_inter,
+          (long long)group->communicators, (unsigned long long)group->hash);
+    print_text(out, group->runs ? group->runs : "?");
+    print_text(out, "\n");
+}
+
 static void print_groups(output *out) {
     const int count = number_of_groups();
-    for (int i = 0; i < count || i == OTHER_GROUPS; i = i + 1 == count ? OTHER_GROUPS : i + 1) {
-        const group_facts *group = &groups[i];
-        if (i == OTHER_GROUPS && !group->communicators) break;
-        const char *created_by = group->created_by ? group->created_by : "others";
-        print(out, "group\t%d\t%s\t%d\t%d\t%d\t%lld\t%016llx\t", i, created_by, group->size, group->blocks, group->is_inter,
-              (long long)group->communicators, (unsigned long long)group->hash);
-        print_text(out, group->runs ? group->runs : "?");
-        print_text(out, "\n");
-        if (i == OTHER_GROUPS) break;
-    }
+    for (int i = 0; i < count; i++) print_group(out, i);
+    if (count == OTHER_GROUPS) print_group(out, OTHER_GROUPS);
 }
 
 static void print_entry(output *out, const entry *counters, const call_kind *kind) {
@@ -179,24 +182,25 @@ static void print_file(output *out, enum end end) {
     const mpi_library *mpi = library();
     static const char *const abis[] = {"MPICH", "Open MPI", "MPI-5 ABI"};
     print(out, "hpccoll-count\t1\nrank\t%d\nsize\t%d\nhost\t%s\npid\t%ld\n", state.rank, state.size, state.host, (long)state.pid);
-    print(out, "abi\t%s\nlibrary\t%s\nversion\t%s\nlaunch\t%s\n", abis[mpi->abi], mpi->path, state.version, launch());
+    print(out, "abi\t%s\nlibrary\t%s\n", abis[mpi->abi], mpi->path);
+    print(out, "version\t%s\nlaunch\t%s\n", state.version, launch());
     print(out, "end\t%s\nbegan_unix_ns\t%lld\nran_ns\t%lld\n", ends[end], (long long)state.unix_ns,
           (long long)(now_ns() - state.started_ns));
     print(out, "cost_ps\t%lld\nwriting_ns\t%lld\nbarrier\t%d\nthreads\t%d\n", (long long)state.cost_ps,
           (long long)state.writing_ns, state.barrier, has_threads);
-    print_groups(out);
     for (int i = 0; i < ENTRIES; i++) {
         const uint64_t key = atomic_load_explicit(&entries[i].key, memory_order_acquire);
         if (!key) continue;
         const call_kind kind = kind_of(key);
         if (kind.function != CALIBRATION) print_entry(out, &entries[i], &kind);
     }
+    print_groups(out); /* after the calls: another thread may add a communicator and count its calls meanwhile */
     print(out, "left_out\t%lld\t%lld\nend_of_file\n", (long long)atomic_load(&left_out.calls), (long long)atomic_load(&left_out.ns));
 }
 
 /* Writes the file beside the earlier one, which it replaces when it is complete. */
 static void write_file(enum end end) {
-    static output out; /* under the lock */
+    static output out; /* under is_writing */
     char unfinished[1100];
     const int64_t begin = now_ns();
     const int error = errno;
@@ -211,8 +215,9 @@ static void write_file(enum end end) {
         else rename(unfinished, state.path);
     }
     errno = error;
-    state.written_ns = now_ns();
-    state.writing_ns += state.written_ns - begin;
+    const int64_t now = now_ns();
+    state.written_ns = now;
+    state.writing_ns += now - begin;
 }
 
 int is_counting(void) { return atomic_load_explicit(&state.is_running, memory_order_relaxed); }
@@ -220,18 +225,21 @@ int waits_apart(void) { return state.barrier; }
 int world_is_initialized(void) { return state.has_world; }
 void set_cost_of_call(int64_t picoseconds) { state.cost_ps = picoseconds; }
 
+/* Writes the file unless another thread is doing so. */
+static void write_while_running(void) {
+    if (atomic_exchange(&is_writing, 1)) return;
+    if (is_counting()) write_file(RUNNING);
+    atomic_store(&is_writing, 0);
+}
+
 /* The later files come ever more seldom: a killed program loses a second, or a fifth of its time,
  * and at most half a minute. */
 void write_if_due(int64_t now) {
     const int64_t longest = 30000000000, shortest = 1000000000;
     int64_t pause = (state.written_ns - state.started_ns) / 4;
     pause = pause > longest ? longest : pause < shortest ? shortest : pause;
-    static _Atomic int is_writing;
-    if (now - state.written_ns < pause || atomic_exchange(&is_writing, 1)) return;
-    pthread_mutex_lock(&writing);
-    if (is_counting()) write_file(RUNNING);
-    pthread_mutex_unlock(&writing);
-    atomic_store(&is_writing, 0);
+    if (now - state.written_ns < pause) return;
+    write_while_running();
 }
 
 static void copy_first_line(char *to, size_t length, const char *from) {
@@ -258,7 +266,17 @@ static void ask_library(void) {
     else if (gethostname(state.host, sizeof state.host - 1)) strcpy(state.host, "unknown");
 }
 
-void start_counting(void) {
+/* Returns whether a barrier is to precede each call. A launcher may not pass the variable on to all nodes, on which the
+ * ranks would then wait for a barrier that others do not call: the file in the directory says it to all. */
+static int is_barrier_wanted(const char *directory) {
+    char file[800];
+    const char *variable = getenv("HPCCOLL_COUNT_BARRIER");
+    if (variable && !strcmp(variable, "1")) return 1;
+    snprintf(file, sizeof file, "%s/barrier", directory);
+    return access(file, F_OK) == 0;
+}
+
+void start_counting(int is_in_init) {
     static _Atomic int has_begun;
     const char *directory = getenv("HPCCOLL_COUNT");
     if (!directory || !*directory || strlen(directory) > 700) return;
@@ -269,27 +287,38 @@ void start_counting(void) {
     state.unix_ns = time.tv_sec * 1000000000L + time.tv_nsec;
     state.started_ns = now_ns();
     state.pid = getpid();
-    const char *barrier = getenv("HPCCOLL_COUNT_BARRIER");
-    state.barrier = barrier && !strcmp(barrier, "1");
+    state.written_ns = state.started_ns;
+    state.barrier = is_in_init && is_barrier_wanted(directory);
     ask_library();
     char host[256];
     size_t length = 0;
     for (const char *from = state.host; *from && length + 1 < sizeof host; from++) host[length++] = *from == '/' ? '_' : *from;
     host[length] = '\0';
-    snprintf(state.path, sizeof state.path, "%s/%d-%s-%ld.count", directory, state.rank, host, (long)state.pid);
+    /* With the time: in containers the process of every launch may have the same number. */
+    snprintf(state.path, sizeof state.path, "%s/%d-%s-%ld-%lld.count", directory, state.rank, host, (long)state.pid,
+             (long long)state.unix_ns);
     mkdir(directory, 0777); /* harmless if it is there */
     atomic_store(&state.is_running, 1);
     if (state.has_world) calibrate();
-    pthread_mutex_lock(&writing);
-    write_file(RUNNING);
-    pthread_mutex_unlock(&writing);
+    write_while_running();
+}
+
+/* Waits at most a second for another thread that writes. It may be this one: a signal handler that calls exit() or
+ * MPI_Abort() interrupts the writing, which then never ends. */
+static int begin_last_writing(void) {
+    const struct timespec pause = {.tv_nsec = 1000000};
+    for (int i = 0; i < 1000; i++) {
+        if (!atomic_exchange(&is_writing, 1)) return 1;
+        nanosleep(&pause, NULL);
+    }
+    return 0;
 }
 
 void finish_counting(enum end end) {
     if (!is_counting() || getpid() != state.pid) return; /* a child of the program has its tables, and is no rank */
-    pthread_mutex_lock(&writing);
+    if (!begin_last_writing()) return; /* the earlier file remains */
     if (atomic_exchange(&state.is_running, 0)) write_file(end);
-    pthread_mutex_unlock(&writing);
+    atomic_store(&is_writing, 0);
 }
 
 __attribute__((destructor)) static void exit_counting(void) { finish_counting(EXITED); }

@@ -33,7 +33,8 @@ typedef struct {
     uintptr_t begin, end;        /* where that file is in memory: a call from there is not the program's */
     word world;                  /* MPI_COMM_WORLD */
     word in_place;               /* MPI_IN_PLACE */
-    word fortran_in_place[3];    /* what Fortran passes for it, an address; 0 where there is none */
+    word fortran_in_place[2];    /* what Fortran passes for it, an address; 0 where there is none */
+    const word *fortran_in_place_of_mpich; /* where MPICH keeps it, set in its MPI_Init; NULL in other libraries */
     int thread_multiple;         /* MPI_THREAD_MULTIPLE */
     int cartesian, graph, distributed_graph; /* what MPI_Topo_test says */
 } mpi_library;
@@ -93,10 +94,13 @@ typedef struct {
 } call_kind;
 
 void count_call(const call_kind *kind, int64_t ns, int64_t wait_ns);
+void leave_out_call(void); /* one for which a table has no place */
 int64_t now_ns(void);
 
 enum end { RUNNING, FINALIZED, ABORTED, EXITED };
-void start_counting(void);          /* after MPI is initialized; again is harmless */
+/* After MPI is initialized; again is harmless. With barriers only if that is in MPI_Init: else ranks would begin at
+ * different calls, and a barrier of one rank would meet another call of the other. */
+void start_counting(int is_in_init);
 void finish_counting(enum end end); /* writes the rank's file for the last time */
 int is_counting(void);
 int waits_apart(void);              /* whether a barrier precedes each blocking collective */
@@ -117,7 +121,7 @@ enum form {
     SUM_OF_COUNTS,  /* an array of counts, one for each rank */
     SUM_OF_TYPES,   /* the same, and an array of types */
     EACH_TARGET,    /* count elements with each neighbour to which one sends */
-    SUM_TO_TARGETS, /* an array of counts, one for each of these */
+    SUM_TO_TARGETS, /* an array of counts, one for each such neighbour */
     TYPES_TO_TARGETS,
 };
 

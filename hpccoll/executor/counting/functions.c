@@ -55,9 +55,10 @@ static int is_in_place(const collective *called, binding by, const word *argumen
     const mpi_library *mpi = library();
     const word buffer = arguments[called->in_place];
     if (!by.is_fortran) return buffer == mpi->in_place;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 2; i++)
         if (mpi->fortran_in_place[i] && buffer == mpi->fortran_in_place[i]) return 1;
-    return 0;
+    const word *of_mpich = mpi->fortran_in_place_of_mpich;
+    return of_mpich && *of_mpich && buffer == *of_mpich;
 }
 
 /* ---- bytes ---------------------------------------------------------------------------------------------------------- */
@@ -80,12 +81,20 @@ static void add_types(call_kind *kind, binding by, word counts, word types, int 
 }
 
 /* Returns how many elements, or blocks of them, a call moves. */
-static int64_t elements(const collective *called, const communicator *comm, binding by, const word *arguments, int count_at) {
-    const int is_of_own_group = called->comm == 5; /* Reduce_scatter: a count for each rank of the own group */
+static int64_t elements(const collective *called, const communicator *comm, const call_kind *kind, binding by,
+                        const word *arguments, int count_at) {
+    if (kind->in_place && called->counts_are_array) {
+        const int own = (int)integer((binding){by.is_fortran, 0}, arguments, called->root);
+        return element(by, arguments[count_at], own) * comm->blocks;
+    }
+    /* Of an intercommunicator: the ranks of a gather send to a root in the other group, those of a scatter receive from
+     * it, and a reduction is scattered in the own group. Blocks are then those of the own ranks. */
+    const int blocks_are_own = called->root >= 0 || called->op >= 0;
+    const int blocks = blocks_are_own ? comm->size : comm->blocks;
     switch (called->form) {
     case ONE_COUNT: return integer(by, arguments, count_at);
-    case EACH_BLOCK: return integer(by, arguments, count_at) * comm->blocks;
-    case SUM_OF_COUNTS: return sum_of_counts(by, arguments[count_at], is_of_own_group ? comm->size : comm->blocks);
+    case EACH_BLOCK: return integer(by, arguments, count_at) * blocks;
+    case SUM_OF_COUNTS: return sum_of_counts(by, arguments[count_at], blocks);
     case EACH_TARGET: return integer(by, arguments, count_at) * comm->targets;
     case SUM_TO_TARGETS: return sum_of_counts(by, arguments[count_at], comm->targets);
     default: return 0;
@@ -100,14 +109,11 @@ static void add_bytes(call_kind *kind, const collective *called, const communica
         add_types(kind, by, arguments[count_at], arguments[type_at], length);
         return;
     }
+    const int64_t count = elements(called, comm, kind, by, arguments, count_at);
+    if (!count) return; /* the type may be MPI_DATATYPE_NULL, of which no library may be asked */
     const type_facts type = facts_of_type(type_argument(by, arguments, type_at));
     kind->type = type.number;
-    if (kind->in_place && called->counts_are_array) {
-        const int own = (int)integer((binding){by.is_fortran, 0}, arguments, called->root);
-        kind->bytes = element(by, arguments[count_at], own) * comm->blocks * type.size;
-        return;
-    }
-    kind->bytes = elements(called, comm, by, arguments, count_at) * type.size;
+    kind->bytes = count * type.size;
 }
 
 /* Describes a call that has succeeded: only then are its arguments known to be valid. */
@@ -117,7 +123,7 @@ call_kind describe_call(int number, enum variant variant, binding by, const word
     call_kind kind = {.function = number * VARIANTS + (int)variant, .group = comm.group};
     if (called->form == NO_BYTES) return kind;
     if (called->op >= 0) kind.operation = operation_number(by.is_fortran ? op_of_fortran(arguments[called->op]) : arguments[called->op]);
-    /* Beside the root of an intercommunicator, its group passes no valid count or type; the root itself sends. */
+    /* In the root's group of an intercommunicator only the root's arguments mean something; the other group counts. */
     const int has_root = called->root >= 0;
     if (comm.is_inter && has_root && integer((binding){by.is_fortran, 0}, arguments, called->root) < 0) return kind;
     kind.in_place = is_in_place(called, by, arguments);

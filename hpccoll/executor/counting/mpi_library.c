@@ -141,8 +141,10 @@ static void find_library(void) {
     void *scope = dlopen(place.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
     const int has_variables = scope && dlsym(scope, "ompi_mpi_comm_world");
     if (scope) dlclose(scope);
+    const char *file_name = strrchr(place.dli_fname, '/');
+    file_name = file_name ? file_name + 1 : place.dli_fname;
     found.abi = MPICH;
-    if (strstr(place.dli_fname, "mpi_abi")) found.abi = STANDARD;
+    if (strstr(file_name, "mpi_abi")) found.abi = STANDARD;
     else if (has_variables) found.abi = OPEN_MPI;
     switch (found.abi) {
     case MPICH:
@@ -160,8 +162,7 @@ static void find_library(void) {
         found.cartesian = 211, found.graph = 212, found.distributed_graph = 213;
         break;
     }
-    word *of_mpich = search_files("MPIR_F_MPI_IN_PLACE");
-    if (of_mpich) found.fortran_in_place[2] = *of_mpich;
+    found.fortran_in_place_of_mpich = search_files("MPIR_F_MPI_IN_PLACE");
     note_operations();
 }
 
@@ -185,7 +186,7 @@ word read_handle(const void *address) {
     return found.abi == MPICH ? (word) * (const uint32_t *)address : *(const word *)address;
 }
 
-/* MPICH's handles of Fortran are those of C. */
+/* MPICH's handles of Fortran are those of C; the standard ABI has functions of other names. */
 static word from_fortran(word passed, const char *converter, mpi_function *_Atomic *cache) {
     const uint32_t handle = *(const uint32_t *)passed;
     if (found.abi == MPICH) return (word)handle;
@@ -193,15 +194,16 @@ static word from_fortran(word passed, const char *converter, mpi_function *_Atom
     return call_library(converter, cache, arguments);
 }
 
-#define FROM_FORTRAN(name, converter)                                                                                  \
+#define FROM_FORTRAN(name, kind)                                                                                       \
     word name(word passed) {                                                                                           \
         static mpi_function *_Atomic cache;                                                                            \
+        const char *converter = found.abi == STANDARD ? "PMPI_" kind "_fromint" : "PMPI_" kind "_f2c";                 \
         return from_fortran(passed, converter, &cache);                                                                \
     }
-FROM_FORTRAN(comm_of_fortran, "PMPI_Comm_f2c")
-FROM_FORTRAN(type_of_fortran, "PMPI_Type_f2c")
-FROM_FORTRAN(request_of_fortran, "PMPI_Request_f2c")
-FROM_FORTRAN(op_of_fortran, "PMPI_Op_f2c")
+FROM_FORTRAN(comm_of_fortran, "Comm")
+FROM_FORTRAN(type_of_fortran, "Type")
+FROM_FORTRAN(request_of_fortran, "Request")
+FROM_FORTRAN(op_of_fortran, "Op")
 
 int is_null_comm(word comm) {
     static word null;

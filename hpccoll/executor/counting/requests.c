@@ -6,19 +6,23 @@
 
 enum { MAX_REQUESTS = 4096 };
 static call_kind kinds[MAX_REQUESTS];
-static int kind_count, free_places[MAX_REQUESTS], free_count;
+static _Atomic int kind_count;
+static int free_places[MAX_REQUESTS], free_count;
 static handle_table places;
 static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER;
 
 void add_request(word request, const call_kind *kind) {
     remove_request(request); /* one that was freed where nobody saw it */
+    int is_added = 0;
     pthread_mutex_lock(&adding);
     if (free_count || kind_count < MAX_REQUESTS) {
         const int place = free_count ? free_places[--free_count] : kind_count++;
         kinds[place] = *kind;
-        if (!put_handle(&places, request, place)) free_places[free_count++] = place;
+        is_added = put_handle(&places, request, place);
+        if (!is_added) free_places[free_count++] = place;
     }
     pthread_mutex_unlock(&adding);
+    if (!is_added) leave_out_call(); /* its starts cannot be told from those of messages */
 }
 
 int find_request(word request, call_kind *kind) {

@@ -18,6 +18,7 @@ static unsigned place_of(word handle, unsigned step) {
 
 /* Returns the place of a handle, or -1. */
 static int search(handle_table *table, word handle) {
+    if (handle == EMPTY || handle == REMOVED) return -1; /* no handle: it would find a free place */
     for (unsigned step = 0; step < LONGEST_PROBE; step++) {
         const unsigned place = place_of(handle, step) % TABLE_SIZE;
         const word key = atomic_load_explicit(&table->keys[place], memory_order_acquire);

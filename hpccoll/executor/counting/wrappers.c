@@ -13,6 +13,11 @@
 OF_THREAD int depth;      /* of calls of C: those that the library makes itself are not the program's */
 OF_THREAD unsigned noted; /* calls that this thread has counted: tells Fortran whether C has done it */
 
+/* Whether and how long Fortran has waited for the other ranks of a call. Each rank waits once: those that call C, those
+ * whose Fortran goes on to C, and those whose Fortran goes on to PMPI, may be in the same call. */
+OF_THREAD int fortran_has_waited;
+OF_THREAD int64_t fortran_waited_ns;
+
 static word call_function(mpi_function *function, const word *a) {
     return function(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11]);
 }
@@ -66,7 +71,7 @@ typedef struct { int64_t begin_ns, end_ns, wait_ns; } duration;
 /* Counts a call that has succeeded. */
 static void note_call(int number, enum variant variant, binding by, const word *arguments, const duration *took) {
     noted++;
-    if (!is_counting()) start_counting(); /* MPI was initialized by a session, or where nobody saw it */
+    if (!is_counting()) start_counting(0); /* MPI was initialized by a session, or where nobody saw it */
     if (!is_counting()) return;
     const call_kind kind = describe_call(number, variant, by, arguments);
     if (variant == PERSISTENT) add_request(request_of(by, arguments[request_place(&collectives[number], variant)]), &kind);
@@ -76,7 +81,8 @@ static void note_call(int number, enum variant variant, binding by, const word *
 
 /* Waits for the other ranks of a call, so that what remains is transfer; returns how long that took. */
 static int64_t wait_for_others(const collective *called, binding by, const word *arguments) {
-    if (!waits_apart() || !is_counting() || called->form == NO_BYTES) return 0;
+    if (!waits_apart() || !is_counting()) return 0;
+    if (fortran_has_waited) return fortran_waited_ns;
     const int64_t begin = now_ns();
     MPI(Barrier, comm_of_call(called, by, arguments));
     return now_ns() - begin;
@@ -111,11 +117,16 @@ static word count_fortran(target *to, const char *name, const char *other_name, 
     const binding by = {1, 0};
     const unsigned noted_before = noted;
     const int error_at = called->comm + 1 + (int)variant; /* a request, or an info and a request, come before it */
+    const int is_nested = fortran_has_waited; /* mpi_f08 calls mpif.h's function */
     duration took = {0};
-    if (variant == BLOCKING && library()->abi == OPEN_MPI) took.wait_ns = wait_for_others(called, by, arguments);
+    if (variant == BLOCKING) {
+        took.wait_ns = fortran_waited_ns = wait_for_others(called, by, arguments);
+        fortran_has_waited = 1;
+    }
     took.begin_ns = now_ns();
     const word result = call_function(function, arguments);
     took.end_ns = now_ns();
+    fortran_has_waited = is_nested;
     if (noted == noted_before && !fortran_error(arguments[error_at])) note_call(number, variant, by, arguments, &took);
     return result;
 }
@@ -186,7 +197,9 @@ void calibrate(void) {
 
 static void note_start(binding by, word address, int64_t ns) {
     call_kind kind;
-    if (find_request(request_of(by, address), &kind)) count_call(&kind, ns, 0);
+    if (!is_counting() || !find_request(request_of(by, address), &kind)) return;
+    count_call(&kind, ns, 0);
+    write_if_due(now_ns());
 }
 
 static void note_starts(binding by, const word *arguments, int64_t ns) {
@@ -235,7 +248,7 @@ static word hooked(target *to, const char *name, const char *other_name, const h
 
 static void begin_program(binding by, const word *arguments, int64_t ns) {
     (void)by, (void)arguments, (void)ns;
-    start_counting();
+    start_counting(1);
 }
 static void end_program(binding by, const word *arguments) {
     (void)by, (void)arguments;

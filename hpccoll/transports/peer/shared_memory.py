@@ -70,8 +70,9 @@ class SharedGpuMemory:
         with self._agreed_on("export its memory"):
             places = self._places(arrays)
         places_of_ranks = self._comm.allgather(places)
+        addresses: list[dict[str, int]] = []
         with self._agreed_on("map the memory of the others"):
-            addresses = self._addresses_at(places_of_ranks, arrays)
+            addresses += self._addresses_at(places_of_ranks, arrays)
         return addresses
 
     @contextmanager
