@@ -121,9 +121,9 @@ def _unique(digests: Mapping[Key, Collection[str]]) -> dict[Key, str]:
 
 def _same_bits_words(orders: Orders) -> str | None:
     """Return which choices give the bits of native, or the same as each other; None if none do."""
-    natives = [label for label in orders if label.split()[0] == NATIVE]
-    if natives:
-        sentences = [_kept_words(native, orders) for native in natives]
+    native_labels = [label for label in orders if label.split()[0] == NATIVE]
+    if native_labels:
+        sentences = [_kept_words(native, orders) for native in native_labels]
         return "; ".join(sentence for sentence in sentences if sentence) or None
     groups: dict[tuple[tuple[int, str], ...], list[str]] = defaultdict(list)
     for name, by_size in orders.items():

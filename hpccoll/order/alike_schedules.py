@@ -36,12 +36,16 @@ def same_bits_as(case: Case, digests: Digests, layout: Layout) -> tuple[str, ...
             is_listed = any(listed.items() <= params.items() for listed in alike)
             if not is_listed and sums_alike(own, digests, layout):
                 alike.append(params)
-        names += [_label(name, params) for params in alike]
+        for params in alike:
+            names.append(_label(name, params))
     return tuple(names)
 
 
 def _label(name: str, params: Mapping[str, Parameter]) -> str:
-    return " ".join([name, *(f"{key}={value}" for key, value in params.items())])
+    words = [name]
+    for key, value in params.items():
+        words.append(f"{key}={value}")
+    return " ".join(words)
 
 
 def is_as_scheduled(case: Case, digests: Digests, layout: Layout) -> bool | None:

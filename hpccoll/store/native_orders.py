@@ -82,16 +82,22 @@ def _probed_sizes(file: RevealedOrder, row: Row) -> OrderOfSizes | None:
     return revealed.range_at(row.bytes)
 
 
+SAME_FIELDS = ("transport", "device", "dtype", "op")
+"""What a file and a row have alike, by the names of both."""
+
+
 def _is_of_call(file: RevealedOrder, row: Row) -> bool:
     if COLLECTIVES[row.collective].rooted and (row.root or 0) != file.root:
         return False
-    probed = file.transport, file.device, file.dtype, file.op, dict(file.params)
-    return probed == (row.transport, row.device, row.dtype, row.op, dict(row.params))
+    for name in SAME_FIELDS:
+        if getattr(file, name) != getattr(row, name):
+            return False
+    return dict(file.params) == dict(row.params)
 
 
 def _is_of_place(file: RevealedOrder, row: Row) -> bool:
     """Return whether the ranks of a row lie on nodes as those of a file; mixed placements differ from each other."""
-    if (row.ranks, row.nodes, row.aggregators) != (file.ranks, file.nodes, 0):
+    if row.ranks != file.ranks or row.nodes != file.nodes or row.aggregators:
         return False
     if file.nodes == 1:
         return True
