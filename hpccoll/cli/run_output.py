@@ -28,7 +28,7 @@ def print_results(program: "JobRunner", table: "PrintedTable") -> None:
     from hpccoll.store.load_results import to_results
     from hpccoll.store.result_files import ResultFiles
 
-    results = to_results(ResultFiles(raw_results=[program.results.raw]))
+    results = to_results(ResultFiles(raw_results=[program.results.raw]), with_orders=False)
     recommendations = recommend(results)
     table.end(program.job, program.results.raw.histories(), ranges_by_setting(recommendations))
     findings: list[Finding] = []

@@ -1,6 +1,6 @@
 """Rows, runs and gaps from the raw files, journals and plans below some paths."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from hpccoll.common.memory import collector_paused
@@ -8,10 +8,8 @@ from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.case_row import make_row
 from hpccoll.store.case_states import case_states
 from hpccoll.store.job_cases import JobCases, job_cases
-from hpccoll.store.native_orders import NativeOrders
 from hpccoll.store.result_files import ResultFiles, read_all
-from hpccoll.store.row_orders import with_orders
-from hpccoll.store.rows import Results, Row
+from hpccoll.store.rows import Results, Row, Run
 from hpccoll.store.sweep_notes import read_sweep_notes
 from hpccoll.store.workload_figures import MedianTimelines, completed_rows
 
@@ -34,8 +32,18 @@ def read_results(paths: Iterable[Path], rule: str = "max") -> Results:
         return to_results(files, paths, rule)
 
 
-def to_results(files: ResultFiles, paths: Collection[Path] = (), rule: str = "max") -> Results:
-    """Return the results of files; directories among ``paths`` also have failure notes and Slurm's jobs."""
+def to_results(
+    files: ResultFiles,
+    paths: Collection[Path] = (),
+    rule: str = "max",
+    *,
+    with_orders: bool = True,
+) -> Results:
+    """Return the results of files; directories among ``paths`` also have failure notes and Slurm's jobs.
+
+    With ``with_orders``, rows have the orders of their sums, which takes modules that ranks do not
+    need.
+    """
     notes = read_sweep_notes(files.unstarted_jobs, paths)
     jobs: list[JobCases] = []
     rows: list[Row] = []
@@ -46,15 +54,15 @@ def to_results(files: ResultFiles, paths: Collection[Path] = (), rule: str = "ma
             rows.append(make_row(cases.job, history, rule))
     states = case_states(files, jobs, notes)
     machines = {run.run_id: run.machine for run in states.runs}
-    in_order = sorted(completed_rows(rows, machines), key=_row_order)
-    native = NativeOrders(files.orders, states.runs)
-    rows_with_orders = tuple(with_orders(in_order, native))
+    sorted_rows = sorted(completed_rows(rows, machines), key=_row_order)
     notes_on_files = list(files.notes)
-    if files.orders and not any(_is_native_with_order(row) for row in rows_with_orders):
-        notes_on_files.append(NO_ROW_OF_ORDERS)
+    if with_orders:
+        sorted_rows = _with_orders(sorted_rows, files, states.runs)
+        if files.orders and not any(map(_is_native_with_order, sorted_rows)):
+            notes_on_files.append(NO_ROW_OF_ORDERS)
     return Results(
         timelines=MedianTimelines(jobs),
-        rows=rows_with_orders,
+        rows=tuple(sorted_rows),
         runs=states.runs,
         planned=states.planned,
         missing=states.missing,
@@ -64,6 +72,13 @@ def to_results(files: ResultFiles, paths: Collection[Path] = (), rule: str = "ma
         damaged=tuple(files.damaged),
         notes=tuple(notes_on_files),
     )
+
+
+def _with_orders(rows: Iterable[Row], files: ResultFiles, runs: Sequence[Run]) -> list[Row]:
+    from hpccoll.store.native_orders import NativeOrders
+    from hpccoll.store.row_orders import with_orders
+
+    return list(with_orders(rows, NativeOrders(files.orders, runs)))
 
 
 NO_ROW_OF_ORDERS = (
