@@ -2,6 +2,7 @@
 
 import ctypes
 import threading
+import time
 from itertools import count
 
 import numpy as np
@@ -143,6 +144,29 @@ class PeerCluster:
         self.abort[0] = 1
         running.join()
         return None
+
+    def abort_while_awaiting(self, library, address, number):
+        """Run once, and abort as soon as a rank says that it awaits message ``number`` of the flag at ``address``."""
+        results = [np.zeros((1, len(dst)), dst.dtype) for dst in self.before]
+        records = (Rank * len(results))(*map(self._record, count(), results))
+        pointer = ctypes.c_void_p(self.abort.ctypes.data)
+        arguments = (len(results), records, self.blocks, 1, pointer, 0)
+        running = threading.Thread(target=library.run_cluster, args=arguments)
+        running.start()
+        while running.is_alive() and not self._awaits(address, number):
+            time.sleep(0.001)
+        is_awaited = running.is_alive()
+        self.abort[0] = 1
+        running.join()
+        return is_awaited
+
+    def _awaits(self, address, number):
+        for tables, told in zip(self.tables, self.waits, strict=True):
+            for instruction in told[told > 0]:
+                row = tables.instructions[int(instruction) - 1]
+                if (int(row[1]), int(row[3])) == (address, number):
+                    return True
+        return False
 
     def _record(self, me, results):
         tables, memory = self.tables[me], self.memory[me]

@@ -35,8 +35,8 @@ def count(
     The command after -- runs as it would without hpccoll: same results, output and exit code. A
     library that LD_PRELOAD brings into its processes counts what they call, in C and Fortran, with
     MPICH, Open MPI and the ABI of MPI 5. The counts of all ranks become one file, with a page
-    beside it, and one line on stderr. Without a command, RECORDED is shown: such a file, or the
-    directory that HPCCOLL_COUNT named in a job script, which --out joins to a file.
+    beside it, and one line on stderr. Without a command, hpccoll count shows RECORDED: a file that
+    it wrote, or the directory that HPCCOLL_COUNT named in a job script. --out joins the latter.
     """
     if library:
         from hpccoll.sweep.counted_launch import library_to_preload
@@ -143,7 +143,7 @@ COUNT = Command(
         OPTIONS: (
             Option(
                 ("--out",),
-                "file of the count; its page is beside it [count.h5, or the first free number]",
+                "file of the count, with its page beside it [count.h5, or count-2.h5, ...]",
                 metavar="F.h5",
                 kind="path",
             ),

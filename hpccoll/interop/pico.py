@@ -222,7 +222,7 @@ class Allocation:
     """The host of each rank, as a file of the run has it."""
 
     hosts: Sequence[str]  # by rank
-    cabinets: Sequence[str]  # likewise; all empty if the file does not have them
+    cabinets: Sequence[str]  # of each rank; empty words if the file names no cabinets
 
     @classmethod
     def parse(cls, path: str, content: bytes) -> "Allocation":

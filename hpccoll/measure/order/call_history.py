@@ -21,7 +21,7 @@ MOST_COMMUNICATORS = 8
 """The most communicators on which that many calls are made: small vectors show a change by chance only."""
 
 MOST_EPOCHS = 4
-"""The most epochs whose trees are revealed; with more, calls have no order that can be told."""
+"""The most epochs whose trees are revealed. If the order changes more often, it is not told."""
 
 MakeBox = Callable[[MPI.Intracomm], BlackBox]
 

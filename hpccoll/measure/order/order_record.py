@@ -43,19 +43,24 @@ def revealed_order(
     """Return the record of all collectives."""
     provenance = attempt.provenance
     mpi = provenance["mpi"]
+    hosts = tuple(provenance["hosts"])
     ranks_of_nodes = Counter(layout.node)
+    ranks_per_node = tuple(ranks_of_nodes.values())
+    nccl = None
+    if request.transport == "nccl":
+        nccl = _nccl_version(provenance)
     return RevealedOrder(
         algorithm=request.algorithm,
         created=attempt.created,
         hpccoll=__version__,
         library=mpi["version"],
-        nccl=_nccl_version(provenance) if request.transport == "nccl" else None,
+        nccl=nccl,
         thread_level=mpi["threads"],
         machine=attempt.machine,
-        hosts=tuple(provenance["hosts"]),
+        hosts=hosts,
         ranks=layout.workers,
         nodes=layout.nodes,
-        ranks_per_node=tuple(ranks_of_nodes.values()),
+        ranks_per_node=ranks_per_node,
         mapping=layout.mapping,
         transport=request.transport,
         device=request.device,

@@ -161,7 +161,7 @@ class _OrderRunner:
         """Return the sizes at which the algorithm runs, as rank 0 finds them.
 
         Raises:
-            BadInputError: on all ranks, if a value is invalid, or there is no such size.
+            BadInputError: on all ranks, if a value is invalid, or no size can run.
         """
         library = MPI.Get_library_version()
 

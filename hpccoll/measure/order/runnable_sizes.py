@@ -23,7 +23,7 @@ def runnable_sizes(
         library: the version string of the MPI library.
 
     Raises:
-        BadInputError: if a value is invalid, or there is no such size; names the reason at the
+        BadInputError: if a value is invalid, or no size can run; names the reason at the
             largest one.
     """
     facts = LaunchFacts(

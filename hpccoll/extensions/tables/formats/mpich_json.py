@@ -293,7 +293,7 @@ class _TreeReader:
 
 
 def _counts_elements(collective: str, condition: str) -> bool:
-    """Return whether a bound of ``total_msg_size`` counts elements, and is not the one that MPICH itself has.
+    """Return whether a bound of ``total_msg_size`` counts elements. MPICH's own bound, which does, is left out.
 
     A table replaces all of MPICH's own, and repeats its thresholds where nothing is to change.
     """
