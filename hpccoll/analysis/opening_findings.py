@@ -152,7 +152,7 @@ def _hidden_gpus(number: int) -> Finding:
 
 
 def _without_recovery(results: Results) -> Iterator[tuple[Run, Finding]]:
-    """Yield the runs over NCCL that a stalled rank would have ended, because MPI lacks a thread level."""
+    """Yield the runs on streams of GPUs that a stalled rank would have ended, because MPI lacks a thread level."""
     transports = defaultdict[str, set[str]](set)
     for row in results.rows:
         transports[row.run_id].add(row.transport)
@@ -160,7 +160,7 @@ def _without_recovery(results: Results) -> Iterator[tuple[Run, Finding]]:
         level = level_without_recovery(run.provenance, len(run.rank_nodes), transports[run.run_id])
         if level:
             text = (
-                f"MPI gave thread level {level}, so that a rank that stalls in NCCL ends the launch; with "
+                f"MPI gave thread level {level}, so that a rank that stalls ends the launch; with "
                 f"{RECOVERS} the others go on."
             )
             yield run, info("no_stall_recovery", text, level=level)

@@ -397,7 +397,7 @@ def _gpu_lines(job: Job, attempt: Attempt) -> Iterator[str]:
     transports = map(attrgetter("transport"), job.cases)
     level = level_without_recovery(attempt.provenance, attempt.ranks, transports)
     if level:
-        yield f"with thread level {level} a rank that stalls in NCCL ends the run; multiple goes on without it"
+        yield f"with thread level {level} a rank that stalls ends the run; multiple goes on without it"
     groups_of_hosts = cast(
         "Sequence[dict[str, Any]]", attempt.provenance.get("cuda_aware_mpi") or ()
     )

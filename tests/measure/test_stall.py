@@ -35,7 +35,8 @@ def launch(mpiexec, nccl_library):
             warmup=WARMUP, min_iterations=ITERATIONS, max_iterations=ITERATIONS, timeout=timeout
         )
         cases = [
-            raw_examples.case(size, transport="nccl", device="cuda", **about) for size in sizes
+            raw_examples.case(size, **{"transport": "nccl", "device": "cuda", **about})
+            for size in sizes
         ]
         cases += more
         (place / "job.json").write_text(
@@ -68,6 +69,8 @@ LAUNCHES = {
     "collects": ((3, 18, 0, "wrong", LAST, "called"), {}),
     "ahead": ((3, 18, 2, "run", SECOND, "called"), GATHER),  # rank 1 is a barrier ahead
     "keeper": ((3, 12, 0, "run", SECOND, "60"), {}),
+    # two ranks wait in the kernel for the third one
+    "peer": ((3, 12, 1, "run", SECOND, "spared"), {"transport": "peer"}),
     "broken": ((3, 60, 1, "run", SECOND, "breaks"), {}),
     "hangs": ((3, 12, 1, "library", 90, "stall"), {}),  # on the stream: all ranks respond
     "fails": ((3, 60, 0, "library", 90, "error"), {}),
@@ -130,6 +133,16 @@ def test_the_other_ranks_continue_without_a_stalled_rank_and_record_it(launch, l
         if "stall" in finding.kind
     ]
     assert (results.missing, found) == ((), [("stall_resolved", stall.values)])
+
+
+def test_in_a_job_over_peer_alone_the_others_name_the_rank_and_go_on_without_it(launched):
+    ended, out = launched["peer"].result()
+    assert ended.returncode == 3, ended.stdout + ended.stderr
+    (one, of_three), (two, _) = hdf5.read_raw_file(out).attempts
+    assert (one.ranks, two.ranks, two.provenance["launched_as"]) == (3, 2, [0, 2])
+    failed = of_three[1]
+    assert failed.status == "failed"
+    assert "for rank 1 to send it message" in failed.reason
 
 
 @pytest.mark.parametrize(

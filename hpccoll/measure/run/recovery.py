@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mpi4py import MPI
 
 from hpccoll.cases.case import Case, Job, Shape
+from hpccoll.cases.transport_table import TRANSPORTS
 from hpccoll.measure.ranks import Ranks, abort_job, launcher_numbers, print_of_rank
 
 if TYPE_CHECKING:
@@ -104,10 +105,10 @@ class RankGroup:
         return {"left_behind": [*self._losses], "launched_as": numbers}
 
     def sync(self, job: Job) -> "DeadlineSync | None":
-        """Return the synchronisation of a job that can lose ranks: over NCCL, if the watchdog may call MPI, too."""
-        over_nccl = any(case.transport == "nccl" for case in job.cases)
+        """Return the synchronisation of a job that can lose ranks: on GPUs' streams, if the watchdog may call MPI."""
+        on_streams = any(TRANSPORTS[case.transport].graphs for case in job.cases)
         can_lose = (
-            over_nccl and self.ranks.comm.size > 1 and MPI.Query_thread() == MPI.THREAD_MULTIPLE
+            on_streams and self.ranks.comm.size > 1 and MPI.Query_thread() == MPI.THREAD_MULTIPLE
         )
         if not can_lose:
             return None
@@ -123,7 +124,7 @@ class RankGroup:
         attempt: int,
         case: Case,
     ) -> str:
-        """Abort NCCL, go on with the ranks that answer, renumbered and each with its GPU, and return what happened.
+        """Abort operations, go on with the ranks that answer, renumbered, each with its GPU; return what happened.
 
         ``prepared`` is None if the case stalled while it was prepared; the frames of ``error`` keep
         its buffers until no kernel uses them any more.
