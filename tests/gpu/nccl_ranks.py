@@ -16,6 +16,7 @@ from functools import partial
 from itertools import cycle, product
 
 import numpy as np
+from bits_of_plans import check_plan, lockstep_result
 from mpi4py import MPI
 from rank_checks import run_checks
 from rank_gpu import gpu_of_rank, host_directory
@@ -26,7 +27,6 @@ from schedule_examples import (
     calls_of,
     case_of,
     cases,
-    defined_part,
     result,
 )
 
@@ -35,7 +35,6 @@ from hpccoll.common.errors import BadInputError, ExcludedError, StalledError
 from hpccoll.measure.deadline_sync import DeadlineSync
 from hpccoll.measure.ranks import Ranks
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout, dtype_of
-from hpccoll.schedule.lockstep import run_lockstep
 from hpccoll.schedule.operation import Operation
 from hpccoll.transports.nccl import communicator_config, communicators
 from hpccoll.transports.nccl.communicator_config import ConfiguredNccl, NcclBuffers
@@ -57,39 +56,11 @@ def say(words: str) -> None:
         print(words, flush=True)
 
 
-def bits(values):
-    """Return an array as a GPU of CuPy holds it: bfloat16 as uint16."""
-    return values if values.dtype.kind in "fiu" else values.view(np.uint16)
-
-
 def agrees(
     asked: Operation, way=NcclTransport, *, graph: bool = False, right=None, comm=COMM
 ) -> None:
-    """Do the operation twice on one plan, and compare with lockstep, or with ``right``."""
-    transport = way(comm, GPU, graph=graph)
-    inputs, outputs = buffers(asked)
-    before = bits(outputs[ME].copy())
-    given = bits(inputs[ME][:0] if asked.in_place else inputs[ME])
-    if right is None:
-        right = lockstep_result(asked)
-    src, dst = transport.empty(len(given), asked.dtype), transport.empty(len(before), asked.dtype)
-    plan = transport.plan(asked, src, dst)
-    for _ in range(2):
-        src.set(given, stream=GPU.stream)
-        dst.set(before, stream=GPU.stream)
-        GPU.await_work()
-        COMM.Barrier()
-        plan.run()
-        got = GPU.download(plan.result)
-        assert got.tobytes() == bits(right).tobytes(), f"not what lockstep has: {asked}"
-    plan.close()
-    transport.close()
-
-
-def lockstep_result(asked: Operation):
-    inputs, outputs = buffers(asked)
-    run_lockstep(asked, [values[:0] if asked.in_place else values for values in inputs], outputs)
-    return defined_part(asked, outputs[ME], ME) if asked.call.p > ME else outputs[ME][:0]
+    """Do the operation over ``way``, and compare with lockstep, or with ``right``."""
+    check_plan(way(comm, GPU, graph=graph), GPU, asked, right)
 
 
 # ---- checks

@@ -6,68 +6,38 @@ On the host a rank's GPU memory is a file that the others map, and a block of th
 """
 
 import sys
-from itertools import cycle
+from itertools import cycle, product
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "gpu"))
 
-import numpy as np
 import pytest
+from bits_of_plans import check_plan
 from mpi4py import MPI
 from peer_cases import DTYPES_AND_OPS
 from rank_checks import run_checks
 from rank_gpu import gpu_of_rank, host_directory
-from schedule_examples import ALGORITHMS, buffers, case_of, cases, defined_part, places
+from schedule_examples import ALGORITHMS, case_of, cases, places
 
 from hpccoll.common.errors import BadInputError, StalledError
 from hpccoll.schedule import dtype_of
-from hpccoll.schedule.lockstep import run_lockstep
 from hpccoll.transports.peer.transport import PeerTransport
 from hpccoll.transports.stream_wait import Connecting, poll_until
 
 COMM = MPI.COMM_WORLD
 ME, RANKS = COMM.rank, COMM.size
-
-
-def bits(values):
-    """Return an array as a GPU of CuPy holds it: bfloat16 as uint16."""
-    return values if values.dtype.kind in "fiu" else values.view(np.uint16)
-
-
-def agrees(operation, *, graph=False) -> None:
-    """Do the operation twice on one plan, and compare its bits with lockstep."""
-    inputs, outputs = buffers(operation)
-    before = bits(outputs[ME].copy())
-    given = bits(inputs[ME][:0] if operation.in_place else inputs[ME])
-    run_lockstep(
-        operation, [values[:0] if operation.in_place else values for values in inputs], outputs
-    )
-    is_worker = operation.call.p > ME
-    right = defined_part(operation, outputs[ME], ME) if is_worker else outputs[ME][:0]
-    transport = PeerTransport(COMM, GPU, graph=graph)
-    src = transport.empty(len(given), operation.dtype)
-    dst = transport.empty(len(before), operation.dtype)
-    plan = transport.plan(operation, src, dst)
-    for _ in range(2):
-        src.set(given, stream=GPU.stream)
-        dst.set(before, stream=GPU.stream)
-        GPU.await_work()
-        COMM.Barrier()
-        plan.run()
-        result = GPU.download(plan.result)
-        assert result.tobytes() == bits(right).tobytes(), f"not what lockstep has: {operation}"
-    plan.close()
-    transport.close()
+PROTOCOLS = "simple", "ll"
 
 
 def every_call_of_every_algorithm_agrees_with_lockstep() -> None:
     shapes = cycle([(1, 1), (3, 2), (4, 4)])
     elements = cycle(DTYPES_AND_OPS)
+    ways = cycle(product((False, True), PROTOCOLS))
     for collective, algorithm in ALGORITHMS.values():
         fitting = places(algorithm, RANKS)
         if fitting.ranks > RANKS:  # its aggregators are ranks of their own
             continue
-        for turn, case in enumerate(cases(collective, algorithm, fitting)):
+        for case in cases(collective, algorithm, fitting):
             for in_place in case.placements:
                 channels, window = next(shapes)
                 dtype, op = next(elements)
@@ -79,13 +49,17 @@ def every_call_of_every_algorithm_agrees_with_lockstep() -> None:
                     channels=channels,
                     window=window,
                 )
-                agrees(operation, graph=turn % 2 == 1)
+                graph, protocol = next(ways)
+                check_plan(PeerTransport(COMM, GPU, graph=graph, protocol=protocol), GPU, operation)
 
 
 def a_rank_that_does_not_launch_is_named_by_those_that_wait() -> None:
-    case = case_of("all_reduce-ring", RANKS)
-    operation = case.operation(1001, "float32")
-    transport = PeerTransport(COMM, GPU)
+    for protocol in PROTOCOLS:
+        rank_0_does_not_launch(PeerTransport(COMM, GPU, protocol=protocol))
+
+
+def rank_0_does_not_launch(transport) -> None:
+    operation = case_of("all_reduce-ring", RANKS).operation(1001, "float32")
     src = transport.empty(0, operation.dtype)
     dst = transport.empty(1001, operation.dtype)
     plan = transport.plan(operation, src, dst)
