@@ -212,8 +212,11 @@ PEER_ASSEMBLY = {
     'asm volatile("ld.relaxed.sys.global.s32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");': (
         "value = __atomic_load_n(word, __ATOMIC_RELAXED);"
     ),
+    'asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");': (
+        "point_of_word(); value = __atomic_load_n(word, __ATOMIC_RELAXED);"
+    ),
     'asm volatile("st.relaxed.sys.global.u64 [%0], %1;" : : "l"(word), "l"(value) : "memory");': (
-        "__atomic_store_n(word, value, __ATOMIC_RELAXED);"
+        "point_of_word(); __atomic_store_n(word, value, __ATOMIC_RELAXED);"
     ),
     "__shared__ long long": "static thread_local long long",
 }
@@ -273,6 +276,10 @@ static void begin_schedule(unsigned, int) {}
 static void begin_thread() {}
 static void end_thread() {}
 static void point() { sched_yield(); }
+static void point_of_word() {
+    static thread_local unsigned accesses;
+    if (++accesses % 64 == 0) sched_yield();
+}
 """
 """Blocks run as the host schedules its threads."""
 

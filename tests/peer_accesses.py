@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpccoll.transports.peer.lowering import Await, Raise, buffer_of_peer
+from hpccoll.transports.peer.program import Await, Raise, buffer_of_peer
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,16 @@ from cpu_kernels import FREE_RUN, PEER_FLAGS, compiled, peer_program
 from schedule_examples import buffers, defined_part
 
 from hpccoll.schedule.lockstep import run_lockstep
-from hpccoll.transports.peer.lowering import PeerLowering, buffer_of_peer
-from hpccoll.transports.peer.program_tables import FlagMemory, program_tables
+from hpccoll.transports.peer.lowering import PeerLowering
+from hpccoll.transports.peer.program import FLAG_KINDS, buffer_of_peer, words_from
+from hpccoll.transports.peer.program_tables import (
+    GATHER,
+    INPUT_BITS,
+    FlagMemory,
+    program_tables,
+)
+from hpccoll.transports.peer.transport import word_memory
+from hpccoll.transports.peer.words import words_of
 
 SCHEDULED = """
 #include <condition_variable>
@@ -45,6 +53,7 @@ static void point() {
     choose();
     changed.wait(lock, [] { return running == own; });
 }
+static void point_of_word() { point(); }
 static void end_thread() {
     std::unique_lock<std::mutex> lock(baton);
     for (auto at = present.begin(); at != present.end(); ++at)
@@ -53,6 +62,17 @@ static void end_thread() {
 }
 """
 """One block runs at a time, up to its next access to a flag; a seed decides which one is next."""
+
+
+INSTRUCTION = (1 << INPUT_BITS) - 1
+"""The bits of the number of an instruction in what a block says that it awaits."""
+
+INPUT_NUMBERS = 3
+"""The numbers of an input of words in the tables."""
+
+
+OTHER_VALUE = 0x42F60000
+"""Data of a word: 123 as a float32."""
 
 
 class Rank(ctypes.Structure):
@@ -89,11 +109,11 @@ def peer_library(directory, element, op, replaced=(), scheduler=FREE_RUN, flags=
 class PeerCluster:
     """The ranks of an operation, with their buffers and programs."""
 
-    def __init__(self, operation):
+    def __init__(self, operation, protocol="simple"):
         self.operation = operation
         ranks = range(operation.layout.ranks)
         self.contributions, self.before = buffers(operation)
-        lowerings = [PeerLowering(me, operation) for me in ranks]
+        lowerings = [PeerLowering(me, operation, protocol) for me in ranks]
         proposals = [lowering.proposals() for lowering in lowerings]
         self.programs = []
         for me in ranks:
@@ -104,7 +124,8 @@ class PeerCluster:
         self.memory = [self._buffers(lowering, me) for me, lowering in enumerate(lowerings)]
         flag_count = FlagMemory.count(self.blocks, len(ranks))
         self.flags = [np.zeros(flag_count, np.uint64) for _ in ranks]
-        self.tables = [self._tables(me) for me in ranks]
+        self.words = list(map(self._words, lowerings))
+        self.tables = list(map(self._tables, lowerings))
         self.epochs = [np.zeros(self.blocks, np.uint64) for _ in ranks]
         self.waits = [np.zeros(self.blocks, np.uint64) for _ in ranks]
         self.abort = np.zeros(1, np.int32)
@@ -118,14 +139,46 @@ class PeerCluster:
         tmp = np.empty(lowering.tmp_length, dtype)
         return {"src": src, "dst": np.empty(len(self.before[me]), dtype), "tmp": tmp, **scratch}
 
-    def _tables(self, me):
+    def follow_two_operations(self):
+        """Leave flags and words as two operations on other values leave them."""
+        for epochs in self.epochs:
+            epochs[:] = 2
+        begun = FLAG_KINDS.index("begun")
+        for flags in self.flags:
+            flags[begun :: len(FLAG_KINDS)] = 2
+        for words in self.words:
+            for array in words.values():
+                even, odd = np.split(array, 2)
+                even[:] = (1 << 32) + OTHER_VALUE
+                odd[:] = (2 << 32) + OTHER_VALUE
+
+    def _words(self, lowering):
+        """Return the words that each peer writes for a rank, for even and odd operations."""
+        words = {}
+        for peer in range(self.operation.layout.ranks):
+            elements = lowering.word_elements.get(words_from(peer), 0)
+            count = 2 * words_of(elements, self.operation.dtype.itemsize)
+            words[words_from(peer)] = np.zeros(count, np.uint64)
+        return words
+
+    def _tables(self, lowering):
+        me = lowering.me
         addresses = {name: array.ctypes.data for name, array in self.memory[me].items()}
         for peer, memory in enumerate(self.memory):
             addresses |= {
                 buffer_of_peer(peer, name): array.ctypes.data for name, array in memory.items()
             }
         flags = FlagMemory(me, [array.ctypes.data for array in self.flags])
-        return program_tables(self.programs[me], addresses, flags, self.operation.dtype.itemsize)
+        places = []
+        for words in self.words:
+            places.append({name: array.ctypes.data for name, array in words.items()})
+        return program_tables(
+            self.programs[me],
+            addresses,
+            flags,
+            self.operation.dtype.itemsize,
+            word_memory(lowering, places),
+        )
 
     def run(self, library, operations=3, seed=0, limit_s=60.0):
         """Return the buffers dst after each operation, by rank: [operation, element].
@@ -147,26 +200,45 @@ class PeerCluster:
 
     def abort_while_awaiting(self, library, address, number):
         """Run once, and abort as soon as a rank says that it awaits message ``number`` of the flag at ``address``."""
+
+        def awaits(tables, told):
+            row = tables.instructions[told & INSTRUCTION]
+            return (int(row[1]), int(row[3])) == (address, number)
+
+        return self._abort_when(library, awaits) is not None
+
+    def abort_while_awaiting_words(self, library, address):
+        """Likewise for words at ``address``; return the rank that says so, None if none does."""
+
+        def awaits(tables, told):
+            row = tables.instructions[told & INSTRUCTION]
+            number = int(row[2]) + INPUT_NUMBERS * (told >> INPUT_BITS)
+            return row[0] == GATHER and int(tables.inputs[number]) == address
+
+        return self._abort_when(library, awaits)
+
+    def _abort_when(self, library, awaits):
+        """Run once, and abort when ``awaits`` is true for a rank's tables and what it tells; return the rank."""
         results = [np.zeros((1, len(dst)), dst.dtype) for dst in self.before]
         records = (Rank * len(results))(*map(self._record, count(), results))
         pointer = ctypes.c_void_p(self.abort.ctypes.data)
         arguments = (len(results), records, self.blocks, 1, pointer, 0)
         running = threading.Thread(target=library.run_cluster, args=arguments)
         running.start()
-        while running.is_alive() and not self._awaits(address, number):
+        waiting = None
+        while running.is_alive() and waiting is None:
             time.sleep(0.001)
-        is_awaited = running.is_alive()
+            waiting = self._waiting_rank(awaits)
         self.abort[0] = 1
         running.join()
-        return is_awaited
+        return waiting
 
-    def _awaits(self, address, number):
-        for tables, told in zip(self.tables, self.waits, strict=True):
-            for instruction in told[told > 0]:
-                row = tables.instructions[int(instruction) - 1]
-                if (int(row[1]), int(row[3])) == (address, number):
-                    return True
-        return False
+    def _waiting_rank(self, awaits):
+        for me, (tables, told) in enumerate(zip(self.tables, self.waits, strict=True)):
+            for number in told[told > 0].tolist():
+                if awaits(tables, number - 1):
+                    return me
+        return None
 
     def _record(self, me, results):
         tables, memory = self.tables[me], self.memory[me]

@@ -11,6 +11,7 @@ from hpccoll.cases.case import EXECUTORS, IDLE, LOAD, LOADS, TIMINGS, Case, Job,
 from hpccoll.cases.transport_table import (
     DEVICES,
     TRANSPORTS,
+    TransportSpec,
     transports_by_device,
     transports_of_native,
 )
@@ -40,6 +41,8 @@ of channels, the maximum size of a piece: of a unit, or in a pipeline of a slice
 GRAPH = "graph"
 """The parameter of all cases on the stream of a GPU that, if 1, replays them as a CUDA graph."""
 
+PROTOCOL = "protocol"
+"""The parameter of schedules over peer that says how messages move; by default their size decides."""
 
 JOB_FILE = "a job file as 'hpccoll plan' writes it"
 
@@ -191,17 +194,22 @@ def _check_parameters(case: Case) -> None:
             raise BadInputError(
                 f"parameter of {case.algorithm}", name, parameters or "none: it has no parameters"
             )
-        if name == GRAPH:
-            may_be_one = TRANSPORTS[case.transport].graphs
-            if value not in (0, 1) or (value and not may_be_one):
-                expected = "0, or over nccl and peer 1, for replay as a CUDA graph"
-                raise BadInputError("parameter graph", value, expected)
+        _check_transport_parameter(name, value, TRANSPORTS[case.transport])
         if name in RUN_PARAMETERS:
             RUN_PARAMETERS[name].check(f"parameter {name}", value)
     if case.algorithm in collective(case.collective).algorithms:
         check_parameters(
             collective(case.collective).algorithm(case.algorithm), own_parameters(case)
         )
+
+
+def _check_transport_parameter(name: str, value: Parameter, transport: TransportSpec) -> None:
+    if name == GRAPH and (value not in (0, 1) or (value and not transport.graphs)):
+        expected = "0, or over nccl and peer 1, for replay as a CUDA graph"
+        raise BadInputError("parameter graph", value, expected)
+    if name == PROTOCOL and value not in transport.protocols:
+        valid = " or ".join(transport.protocols) or "none: only cases over peer have one"
+        raise BadInputError("parameter protocol", value, valid)
 
 
 def algorithms_of(name: str) -> tuple[str, ...]:
@@ -264,7 +272,8 @@ def known_parameters(name: str, algorithm: str) -> tuple[str, ...]:
         return tuple(family.arguments)
     check_algorithm(algorithm, [name])
     run_parameters = () if family.uncut else RUN_PARAMETERS
-    return (*family.arguments, *run_parameters, GRAPH, *family.algorithms[algorithm].parameters)
+    own = family.algorithms[algorithm].parameters
+    return (*family.arguments, *run_parameters, GRAPH, PROTOCOL, *own)
 
 
 def parameters_by_algorithm(
@@ -362,7 +371,7 @@ def distinct_transports(
 
 def own_parameters(case: Case) -> dict[str, Parameter]:
     """Return the parameters of the algorithm, without those of a run and of the collective."""
-    shared = {*RUN_PARAMETERS, GRAPH, LOAD, *collective(case.collective).arguments}
+    shared = {*RUN_PARAMETERS, GRAPH, PROTOCOL, LOAD, *collective(case.collective).arguments}
     return {name: value for name, value in case.params.items() if name not in shared}
 
 

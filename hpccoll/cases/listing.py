@@ -11,7 +11,7 @@ from typing import Annotated, Any, NotRequired, TypedDict
 
 from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
 from hpccoll.cases.case import Parameter
-from hpccoll.cases.catalogue import GRAPH
+from hpccoll.cases.catalogue import GRAPH, PROTOCOL
 from hpccoll.cases.library_algorithms import LibraryAlgorithm
 from hpccoll.cases.rank_agreement import agreement
 from hpccoll.cases.requirements import MPI_LIBRARIES, missing_requirements
@@ -29,6 +29,7 @@ PARAMETERS = {
     "window": "schedules: number of channels in flight at once",
     "segment": "schedules, instead of channels: maximum size of a piece, such as 128K",
     GRAPH: "over nccl, native included, and peer: 1 replays a case as a CUDA graph",
+    PROTOCOL: "schedules over peer: ll, messages in words with flags, or simple; by default ll up to 256K",
 }
 """The parameters of cases other than those of their algorithms."""
 

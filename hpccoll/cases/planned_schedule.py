@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from hpccoll.cases.algorithm_registry import COLLECTIVES, is_workload
 from hpccoll.cases.case import Case
-from hpccoll.cases.catalogue import call_of, own_parameters
+from hpccoll.cases.catalogue import PROTOCOL, call_of, own_parameters
 from hpccoll.cases.transport_table import TRANSPORTS, ChannelRule
 from hpccoll.schedule import (
     Algorithm,
@@ -55,6 +55,7 @@ class PlannedSchedule(NamedTuple):
     slices: tuple[Schedule, ...]
     channels: int
     window: int
+    protocol: str | None  # how messages move; None if the transport has one way
 
     @property
     def lanes(self) -> int:
@@ -73,21 +74,20 @@ def planned_schedule(case: Case, layout: Layout) -> PlannedSchedule | None:
         return None
     call = call_of(case, layout.workers)
     slices = cached_slices(call, algorithm, layout, tuple(own_parameters(case).items()))
+    rule = TRANSPORTS[case.transport].channels
+    size = itemsize(case.dtype)
+    nbytes = call.bytes(call.collective.elements(case.bytes, size, layout.workers), size)
+    protocol = None
+    if TRANSPORTS[case.transport].protocols:
+        protocol = chosen_protocol(case.params, nbytes)
     if call.collective.uncut or algorithm.floor:
         channels = int(case.params.get("channels", 1))
         window = int(case.params.get("window", 1))
     else:
-        size = itemsize(case.dtype)
-        nbytes = call.bytes(call.collective.elements(case.bytes, size, layout.workers), size)
         channels, window = choose_channels(
-            case.params,
-            nbytes,
-            layout,
-            slices,
-            pipelined=algorithm.pipelined,
-            rule=TRANSPORTS[case.transport].channels,
+            case.params, nbytes, layout, slices, pipelined=algorithm.pipelined, rule=rule
         )
-    return PlannedSchedule(algorithm, slices, channels, window)
+    return PlannedSchedule(algorithm, slices, channels, window, protocol)
 
 
 def smallest_message(case: Case, layout: Layout) -> int | None:
@@ -142,10 +142,18 @@ to 384 ms in 8 to 32 channels.
 
 BLOCK_UNIT, BLOCKS = 1 << 14, 32
 """The bytes of a unit per block of the peer kernel, which a block loads at once (fold.py: THREADS x
-UNROLL x VECTOR_BYTES), and the maximum number of blocks by default.
+UNROLL x VECTOR_BYTES), and the maximum number of blocks by default. Each slice of a channel in
+flight has a block of its own.
 
 32 blocks have 512 KiB under way. At 450 GB/s and 1 us for a load from a peer, NVLink of an H100 has
 as much in flight. Not measured yet.
+"""
+
+LL_BYTES, LL_BLOCK_UNIT = 1 << 18, 1 << 10
+"""The size S in bytes up to which messages over peer move in words with flags by default, and the bytes
+of a unit per block then: a word of 4 bytes for each thread. A word takes 8 bytes on the wire, and
+saves a flag and a fence. Not measured yet; NCCL's all-reduce within a node changes protocol at
+sizes of this order.
 """
 
 WINDOW = 4
@@ -154,7 +162,8 @@ flight: the ring takes the same time; rabenseifner, whose messages differ in siz
 633, and 228 instead of 221. Of 4 channels, hierarchical 223 ms instead of 221."""
 
 WINDOWS = {"messages": WINDOW, "groups": WINDOW, "blocks": BLOCKS}
-"""The default number of channels in flight by the rule of the transport; blocks of a kernel all are."""
+"""The default number of channels in flight by the rule of the transport; over peer that of blocks,
+which the slices share."""
 
 SEGMENT, SEGMENTS = 1 << 17, 64
 """The bytes of a segment of a pipeline, and the maximum number of segments.
@@ -181,18 +190,40 @@ def choose_channels(
 
     ``pipelined`` channels are segments of one pipeline; ``rule`` is that of the transport.
     """
-    default = default_channels(nbytes, layout, pipelined=pipelined, rule=rule)
+    slices = len(schedules)
+    default = default_channels(
+        nbytes,
+        layout,
+        slices=slices,
+        pipelined=pipelined,
+        rule=rule,
+        protocol=chosen_protocol(requested, nbytes),
+    )
     if segment := requested.get("segment"):  # the largest piece, of a unit or of a slice
-        pieces = len(schedules)
+        pieces = slices
         if not pipelined:
             pieces *= schedules[0].units
         default = max(1, -(-nbytes // (pieces * int(segment))))
     channels = int(requested.get("channels", default))
-    return channels, int(requested.get("window", min(channels, WINDOWS[rule])))
+    in_flight = WINDOWS[rule]
+    if rule == "blocks":
+        in_flight = max(1, in_flight // slices)
+    return channels, int(requested.get("window", min(channels, in_flight)))
+
+
+def chosen_protocol(requested: Mapping[str, int | str], nbytes: int) -> str:
+    """Return how messages of a case over peer move that moves ``nbytes``."""
+    return str(requested.get(PROTOCOL, "ll" if nbytes <= LL_BYTES else "simple"))
 
 
 def default_channels(
-    nbytes: int, layout: Layout, *, pipelined: bool = False, rule: ChannelRule = "messages"
+    nbytes: int,
+    layout: Layout,
+    *,
+    slices: int = 1,
+    pipelined: bool = False,
+    rule: ChannelRule = "messages",
+    protocol: str = "simple",
 ) -> int:
     """Return the default number of channels for ``nbytes``; in NCCL's groups one, unless the algorithm is pipelined.
 
@@ -207,7 +238,8 @@ def default_channels(
         return 1
     unit = nbytes // layout.workers
     if rule == "blocks":
-        return max(1, min(BLOCKS, unit // BLOCK_UNIT))
+        block_unit = LL_BLOCK_UNIT if protocol == "ll" else BLOCK_UNIT
+        return max(1, min(BLOCKS, unit // block_unit) // slices)
     in_a_node = max(1, min(64, unit // CHANNEL_UNIT))
     if layout.nodes == 1:
         return in_a_node

@@ -13,6 +13,7 @@ from hpccoll.cases.algorithm_registry import COLLECTIVES, collective, is_workloa
 from hpccoll.cases.case import IDLE, LOAD, SINGLE, Case, Parameter
 from hpccoll.cases.catalogue import (
     GRAPH,
+    PROTOCOL,
     algorithms_of,
     check_algorithm,
     checked_cases,
@@ -115,6 +116,9 @@ def _case(
     any_graphs = any(TRANSPORTS[transport].graphs for transport in request.transports)
     if parameters.get(GRAPH) and any_graphs and not TRANSPORTS[values["transport"]].graphs:
         return None  # other cases of the request can be captured as CUDA graphs
+    any_protocols = any(TRANSPORTS[transport].protocols for transport in request.transports)
+    if PROTOCOL in parameters and any_protocols and not TRANSPORTS[values["transport"]].protocols:
+        return None  # other cases of the request have protocols
     dtype = call.dtype or values["dtype"]
     nbytes = call.bytes
     if nbytes is None:

@@ -48,6 +48,8 @@ class TransportSpec:
     channels: ChannelRule = "messages"
     # whether its operations are queued on a stream of the GPU, and may be replayed as a CUDA graph
     graphs: bool = False
+    # the ways in which its messages may move, if a case has a choice
+    protocols: tuple[str, ...] = ()
     # the environment variable that must be 1 for several ranks to share a GPU; None if they always
     # may
     gpu_sharing_variable: str | None = None
@@ -131,6 +133,7 @@ TRANSPORTS: Mapping[str, TransportSpec] = {
         timings=(SINGLE, AGGREGATED),
         channels="blocks",
         graphs=True,
+        protocols=("ll", "simple"),
     ),
 }
 """The transports by name. ``tiered`` uses shared memory inside nodes and messages between them;

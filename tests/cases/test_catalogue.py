@@ -31,7 +31,7 @@ def test_parameters_go_to_the_algorithms_that_have_them():
     }
     with pytest.raises(
         BadInputError,
-        match="parameter: 'radix' is not valid: choose from channels, graph, segment, w",
+        match="parameter: 'radix' is not valid: choose from channels, graph, protocol, segment, w",
     ):
         parameters_by_algorithm("all_reduce", ["ring", NATIVE], {"radix": 2})
     with pytest.raises(

@@ -6,8 +6,15 @@ import pytest
 from raw_examples import case
 from schedule_examples import case_of
 
+from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.cases.case import Shape
-from hpccoll.cases.planned_schedule import choose_channels, default_channels, smallest_message
+from hpccoll.cases.planned_schedule import (
+    BLOCKS,
+    choose_channels,
+    default_channels,
+    planned_schedule,
+    smallest_message,
+)
 from hpccoll.cases.skip_reason import MeasuredPlans
 from hpccoll.schedule import Layout
 
@@ -23,6 +30,7 @@ NODE, WIRE = Layout.of(4), Layout.of(4, 1)
         (WIRE, (0, 8, 256, 1024, 8192, 1 << 20), {"pipelined": True}, [1, 1, 2, 8, 64, 64]),
         (NODE, (1 << 20,), {"rule": "groups"}, [1]),
         (NODE, (1, 64, 512, 1 << 20), {"rule": "blocks"}, [1, 1, 8, 32]),
+        (NODE, (1, 64, 512, 1 << 20), {"rule": "blocks", "slices": 2}, [1, 1, 4, 16]),
         (NODE, (1, 1 << 13, 1 << 20), {"pipelined": True, "rule": "groups"}, [1, 2, 64]),
     ],
 )
@@ -51,6 +59,39 @@ def test_requested_channels_windows_and_segments_override_the_defaults(
         choose_channels(asked, 64 << 20, ring.layout, ring.slices, pipelined=pipelined, rule=rule)
         == planned
     )
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "slices"), [("ring", 1), ("bidirectional_ring", 2), ("double_binary_tree", 2)]
+)
+def test_slices_share_the_default_number_of_blocks_in_flight(algorithm, slices):
+    planned = case_of(f"all_reduce-{algorithm}", 4)
+    assert len(planned.slices) == slices
+    pipelined = COLLECTIVES["all_reduce"].algorithms[algorithm].pipelined
+    _, window = choose_channels(
+        {}, 64 << 20, planned.layout, planned.slices, pipelined=pipelined, rule="blocks"
+    )
+    assert window * slices == BLOCKS
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "params", "protocol", "channels"),
+    [
+        (64, {}, "ll", 1),
+        (256 << 10, {}, "ll", 32),
+        ((256 << 10) + 512, {}, "simple", 4),
+        (256 << 10, {"protocol": "simple"}, "simple", 4),
+        (MIB, {"protocol": "ll"}, "ll", 32),
+        (256 << 10, {"channels": 2}, "ll", 2),
+    ],
+)
+def test_the_size_decides_how_messages_over_peer_move_unless_the_case_does(
+    nbytes, params, protocol, channels
+):
+    over_peer = case(algorithm="ring", bytes=nbytes, transport="peer", device="cuda", params=params)
+    planned = planned_schedule(over_peer, NODE)
+    assert (planned.protocol, planned.channels) == (protocol, channels)
+    assert planned_schedule(over_nccl("ring"), NODE).protocol is None
 
 
 def over_nccl(algorithm, nbytes=MIB, **more):

@@ -269,6 +269,19 @@ def test_only_cases_over_nccl_are_graphs():
             swept(**keys, transports=transports, params={"ring": {"graph": [graph]}})
 
 
+def test_only_schedules_over_peer_have_a_protocol():
+    keys = {"devices": ["cuda"], "algorithms": ["ring", "native"], "in_place": [True]}
+    params = {"ring": {"protocol": ["ll", "simple"]}, "native": {}}
+    found = swept(**keys, transports=["nccl", "peer"], params=params)
+    chosen = [(case.algorithm, case.transport, case.params.get("protocol")) for case in found]
+    assert sorted(chosen, key=str) == [
+        ("native", "nccl", None), ("ring", "peer", "ll"), ("ring", "peer", "simple"),
+    ]  # fmt: skip
+    for transports, protocol in (["peer"], "LL128"), (["nccl"], "ll"):
+        with pytest.raises(BadInputError, match=f"parameter protocol: '{protocol}'"):
+            swept(**keys, transports=transports, params={"ring": {"protocol": [protocol]}})
+
+
 def test_a_product_of_any_size_is_counted_without_being_made():
     most = {name: [*range(1, 1001)] for name in ("channels", "window", "segment")}
     assert count_cases(request(algorithms="ring", in_place=True, params={"ring": most}), 4) == 10**9

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from mpi4py import MPI
 
 from hpccoll.cases.case import AGGREGATED, COMPILED, NCCL_TESTS, OSU, PYTHON, Case, Effort
-from hpccoll.cases.catalogue import GRAPH, call_of
+from hpccoll.cases.catalogue import GRAPH, PROTOCOL, call_of
 from hpccoll.cases.memory_estimate import GENERATIONS
 from hpccoll.cases.planned_schedule import PlannedSchedule, cached_crossings, planned_schedule
 from hpccoll.cases.transport_table import NATIVE_TRANSPORT, TRANSPORTS
@@ -94,6 +94,7 @@ class PreparedCase:
         self._settings = settings
         planned = planned_schedule(case, layout)
         self.algorithm = planned.algorithm if planned else None  # None: the library's own
+        self.protocol = planned.protocol if planned else None
         self.floor = self.algorithm is not None and self.algorithm.floor
         self.operation = self._operation(planned)
         operation = self.operation
@@ -115,7 +116,7 @@ class PreparedCase:
             counts = NcclTestsCounts.of(settings.effort)
             self._places = places_of_calls(self.bytes, settings.largest_bytes, counts)
         self.transport = make_transport(
-            case, comm, gpu, replace(settings, communicator=communicator)
+            case, comm, gpu, replace(settings, communicator=communicator), self.protocol
         )
         self.src, self.dst, self.plan = self._plan()
         self._compiled = (
@@ -155,9 +156,14 @@ class PreparedCase:
         """Return the parameters of the case, with the defaults of an algorithm of ours."""
         if self.algorithm is None or self.floor:
             return dict(self.case.params)
-        defaults = {"channels": self.operation.channels, "window": self.operation.window}
+        defaults: dict[str, int | str] = {
+            "channels": self.operation.channels,
+            "window": self.operation.window,
+        }
         if TRANSPORTS[self.case.transport].graphs:
             defaults[GRAPH] = 0
+        if self.protocol:
+            defaults[PROTOCOL] = self.protocol
         return {**defaults, **self.algorithm.parameters, **self.case.params}
 
     def _operation(self, planned: PlannedSchedule | None) -> Operation:
@@ -485,11 +491,16 @@ def _nccl_tests_communicator(
 
 
 def make_transport(
-    case: Case, comm: MPI.Intracomm, gpu: "Gpu | None", settings: RunSettings
+    case: Case,
+    comm: MPI.Intracomm,
+    gpu: "Gpu | None",
+    settings: RunSettings,
+    protocol: str | None = None,
 ) -> "Transport":
     """Return the transport that moves the data of ``case``; all ranks of ``comm`` call this together.
 
-    Its transport, algorithm and device select the class.
+    Its transport, algorithm and device select the class. ``protocol`` says how messages move, if
+    the transport has a choice.
     """
     communicator = settings.communicator
     options = settings.executor_options
@@ -504,7 +515,9 @@ def make_transport(
         return implementation(comm, gpu)
     graph = bool(case.params.get(GRAPH))
     if case.transport != "nccl":
-        return implementation(comm, gpu, graph=graph, connecting=settings.connecting)
+        return implementation(
+            comm, gpu, graph=graph, connecting=settings.connecting, protocol=protocol
+        )
     from hpccoll.cases.communicator_settings import BUFFERS, nccl_config
     from hpccoll.transports.nccl.communicator_config import ConfiguredNccl, NcclBuffers
 

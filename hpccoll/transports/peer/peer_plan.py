@@ -9,13 +9,17 @@ from hpccoll.common.errors import StalledError
 from hpccoll.schedule.operation import Array
 from hpccoll.transports.nccl.cupy_device import CupyDevice, StreamCall
 from hpccoll.transports.nccl.stream_plan import StreamPlan
-from hpccoll.transports.peer.lowering import Flag
+from hpccoll.transports.peer.program import Flag
 
 if TYPE_CHECKING:
     from hpccoll.transports.gpu import Gpu
     from hpccoll.transports.stream_wait import Connecting
 
-AWAITED_ACTIONS = {"ready": "to send it", "read": "to read its"}
+AWAITED_ACTIONS = {
+    "ready": "to send it message {number}",
+    "read": "to read its message {number}",
+    "begun": "to begin the operation before",
+}
 """What a block waits for a peer to do, by the kind of the flag."""
 
 MOST_NAMED = 3
@@ -51,8 +55,8 @@ class Waits:
 
     Args:
         abort: the word that ends every wait of the kernel, 0 until then.
-        numbers: for each block, 0, or 1 + the number of the instruction that it has long awaited.
-        flags: the flag of each instruction that awaits one.
+        numbers: for each block, 0, or 1 + the number of what it has long awaited.
+        flags: what a block may await, by its number (program_tables.ProgramTables).
     """
 
     def __init__(self, abort: Array, numbers: Array, flags: Mapping[int, Flag]) -> None:
@@ -71,9 +75,9 @@ class Waits:
         sentences = []
         for block in waiting[:MOST_NAMED]:
             flag = self._flags[numbers[block] - 1]
+            action = AWAITED_ACTIONS[flag.kind].format(number=flag.number)
             sentences.append(
-                f"block {block} waits in step {flag.step} for rank {flag.peer} "
-                f"{AWAITED_ACTIONS[flag.kind]} message {flag.number}"
+                f"block {block} waits in step {flag.step} for rank {flag.peer} {action}"
             )
         if len(waiting) > MOST_NAMED:
             sentences.append(f"{len(waiting) - MOST_NAMED} more blocks wait")

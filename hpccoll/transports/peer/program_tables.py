@@ -3,26 +3,31 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.transports.nccl.fold import SOURCE as FOLD_SOURCE
-from hpccoll.transports.nccl.fold import fold_row
-from hpccoll.transports.peer.lowering import (
+from hpccoll.transports.nccl.fold import Fold, fold_row
+from hpccoll.transports.peer.program import (
     FLAG_KINDS,
     Await,
     Flag,
     FlagKind,
     FoldWave,
     Program,
+    Push,
     Raise,
+    words_at,
 )
+from hpccoll.transports.peer.words import WORD_BYTES, elements_of_word, words_of
+from hpccoll.transports.shared_lowering import Span
 
 SOURCE = Path(__file__).with_name("peer.cu")
 
-AWAIT, RAISE, FOLD, SYNC = range(4)
+AWAIT, RAISE, FOLD, SYNC, PUSH, GATHER = range(6)
 """The kinds of instructions."""
 
 WORDS = 8
@@ -33,10 +38,21 @@ MOST = 32
 
 FLAG_BYTES = 8
 
+INPUT_BITS = 32
+"""The bits to which the number of the input is shifted in what a block says that it awaits."""
+
 
 def kernel_source() -> str:
     """Return the text of the kernel, which follows that of the fold kernel."""
     return FOLD_SOURCE.read_text() + SOURCE.read_text()
+
+
+class WordMemory(NamedTuple):
+    """Where words lie whose elements are known."""
+
+    address: int  # of the first word of even operations
+    stride: int  # the bytes to those of odd operations
+    peer: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +83,11 @@ class FlagMemory:
 
 
 class ProgramTables(NamedTuple):
-    """The tables of all programs of a rank; ``flags`` has the flag of each instruction that awaits one."""
+    """The tables of all programs of a rank.
+
+    ``flags`` has the flag of each instruction that awaits one, and the message of each input in
+    words: its number is that of the instruction plus that of the input << INPUT_BITS.
+    """
 
     programs: NDArray[np.int64]
     instructions: NDArray[np.int64]
@@ -84,9 +104,10 @@ def program_tables(
     addresses: Mapping[str, int],
     flag_memory: FlagMemory,
     itemsize: int,
+    words: Mapping[str, WordMemory] = MappingProxyType({}),
 ) -> ProgramTables:
     """Return the tables of programs whose buffers, and those of their peers, lie at ``addresses``."""
-    writer = _TableWriter(addresses, flag_memory, itemsize)
+    writer = _TableWriter(addresses, flag_memory, itemsize, words)
     for block, program in enumerate(programs):
         writer.add(block, program)
     return writer.tables()
@@ -96,8 +117,13 @@ class _TableWriter:
     """Collects the rows of programs."""
 
     def __init__(
-        self, addresses: Mapping[str, int], flag_memory: FlagMemory, itemsize: int
+        self,
+        addresses: Mapping[str, int],
+        flag_memory: FlagMemory,
+        itemsize: int,
+        words: Mapping[str, WordMemory],
     ) -> None:
+        self._words = words
         self._addresses = addresses
         self._flag_memory = flag_memory
         self._itemsize = itemsize
@@ -108,22 +134,67 @@ class _TableWriter:
 
     def add(self, block: int, program: Program) -> None:
         """Append the rows of the program of a block."""
-        follows_wave = False
+        follows_work = False
         for instruction in program.instructions:
+            works = isinstance(instruction, FoldWave | Push)
+            if works and follows_work:
+                self._add_row(SYNC)
             if isinstance(instruction, FoldWave):
-                if follows_wave:
-                    self._rows.append((SYNC, *[0] * (WORDS - 1)))
-                self._add_folds(instruction)
+                self._add_folds(instruction, program)
+            elif isinstance(instruction, Push):
+                self._add_pushes(instruction)
             else:
                 self._add_flags(instruction, block, program)
-            follows_wave = isinstance(instruction, FoldWave)
+            follows_work = works
         self._firsts.append(len(self._rows))
 
-    def _add_folds(self, wave: FoldWave) -> None:
+    def _add_row(self, *numbers: int) -> None:
+        self._rows.append((*numbers, *[0] * (WORDS - len(numbers))))
+
+    def _add_folds(self, wave: FoldWave, program: Program) -> None:
         for fold in wave.folds:
+            if any(span.buffer in self._words for span in fold.inputs):
+                self._add_gather(fold, program)
+                continue
             row, inputs = fold_row(fold, self._addresses, self._itemsize, len(self._inputs), 0)
-            self._rows.append((FOLD, *row))
+            self._add_row(FOLD, *row)
             self._inputs += inputs
+
+    def _add_gather(self, fold: Fold, program: Program) -> None:
+        """Append the row of a fold of words."""
+        together = elements_of_word(self._itemsize)
+        places = set()
+        inputs: list[int] = []
+        for number, span in enumerate(fold.inputs):
+            if span.buffer not in self._words:
+                inputs += (self._address(span), -1, 0)
+                continue
+            memory = self._words[span.buffer]
+            place = span.start % together
+            places.add(place)
+            inputs += (self._word_address(memory, span.start - place), place, memory.stride)
+            message = program.pushed_message(memory.peer, span.start)
+            self._awaited[len(self._rows) + (number << INPUT_BITS)] = message
+        # if their elements begin at different places of words, a thread folds one element at once
+        at_once, before = (together, places.pop()) if len(places) == 1 else (1, 0)
+        first_input = len(self._inputs)
+        out = self._address(fold.out)
+        count = len(fold.inputs)
+        self._add_row(GATHER, out, first_input, count, len(fold.out), at_once, before)
+        self._inputs += inputs
+
+    def _add_pushes(self, push: Push) -> None:
+        for span in push.spans:
+            memory = self._words[words_at(span.peer)]
+            words = self._word_address(memory, span.start)
+            source = self._address(span.source)
+            self._add_row(PUSH, words, source, len(span.source), memory.stride)
+
+    def _address(self, span: Span) -> int:
+        return self._addresses[span.buffer] + span.start * self._itemsize
+
+    def _word_address(self, memory: WordMemory, element: int) -> int:
+        return memory.address + words_of(element, self._itemsize) * WORD_BYTES
 
     def _add_flags(self, instruction: Await | Raise, block: int, program: Program) -> None:
         for start in range(0, len(instruction.flags), MOST):
@@ -153,9 +224,16 @@ def _flag_rows(
     address_of = memory.awaited if awaits else memory.raised
     rows: list[tuple[int, ...]] = []
     for flag in flags:
-        # the sender raises `ready` and awaits `read`
-        sends = awaits == (flag.kind == "read")
-        messages = (program.sent if sends else program.received)[flag.peer]
+        messages = _count_by_operation(flag, program, awaits=awaits)
         address = address_of(block, flag.peer, flag.kind)
         rows.append((kind, address, messages, flag.number, len(flags), 0, 0, 0))
     return rows
+
+
+def _count_by_operation(flag: Flag, program: Program, *, awaits: bool) -> int:
+    """Return by how much a flag counts up in an operation."""
+    if flag.kind == "begun":
+        return 1
+    # the sender raises `ready` and awaits `read`
+    sends = awaits == (flag.kind == "read")
+    return (program.sent if sends else program.received)[flag.peer]

@@ -6,6 +6,7 @@ launch is cooperative: CUDA refuses a grid that does not fit on the GPU at once,
 wait for blocks that never start.
 """
 
+from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,15 +16,18 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.schedule.operation import Array, Operation
 from hpccoll.transports.guarded_memory import GuardedBuffers
 from hpccoll.transports.nccl.fold import THREADS, kernel_macros
-from hpccoll.transports.peer.lowering import PeerLowering, buffer_of_peer
+from hpccoll.transports.peer.lowering import PeerLowering
 from hpccoll.transports.peer.peer_plan import PeerDevice, PeerPlan, Waits, pinned_zeros
+from hpccoll.transports.peer.program import Protocol, buffer_of_peer, words_at, words_from
 from hpccoll.transports.peer.program_tables import (
     FlagMemory,
     ProgramTables,
+    WordMemory,
     kernel_source,
     program_tables,
 )
 from hpccoll.transports.peer.shared_memory import SharedGpuMemory
+from hpccoll.transports.peer.words import WORD_BYTES, words_of
 from hpccoll.transports.stream_wait import CONNECTING, Connecting
 from hpccoll.transports.transport_interface import address, check_agreement
 
@@ -41,6 +45,7 @@ class PeerTransport(GuardedBuffers):
     Args:
         graph: whether plans are replayed as CUDA graphs.
         connecting: how the first operation of each plan is waited for.
+        protocol: how messages move.
     """
 
     def __init__(
@@ -50,11 +55,13 @@ class PeerTransport(GuardedBuffers):
         *,
         graph: bool = False,
         connecting: Connecting = CONNECTING,
+        protocol: Protocol = "simple",
     ) -> None:
         self.comm = comm
         self.gpu = gpu
         self.graph = graph
         self.connecting = connecting
+        self.protocol: Protocol = protocol
         self._shared = SharedGpuMemory(comm, gpu)
         super().__init__(self._shared.empty)
 
@@ -67,7 +74,7 @@ class PeerTransport(GuardedBuffers):
                 other.
             StalledError: if the first run does not complete in time.
         """
-        lowering = PeerLowering(self.comm.rank, operation)
+        lowering = PeerLowering(self.comm.rank, operation, self.protocol)
         received = self.comm.alltoall(lowering.proposals())
         check_agreement(self.comm.allgather(lowering.mismatched_peers(received)))
         programs = lowering.programs(received)
@@ -77,6 +84,7 @@ class PeerTransport(GuardedBuffers):
             "dst": dst,
             "tmp": self._shared.empty(lowering.tmp_length, operation.dtype),
             FLAGS: self._shared.zeros(FlagMemory.count(len(programs), ranks)),
+            **self._words(lowering),
         }
         scratch = {}
         for name, length in lowering.scratch_lengths.items():
@@ -91,11 +99,27 @@ class PeerTransport(GuardedBuffers):
             for name, address_of_array in peer_addresses.items():
                 addresses[buffer_of_peer(peer, name)] = address_of_array
         flags = FlagMemory(self.comm.rank, first_flags)
-        tables = program_tables(programs, addresses, flags, operation.dtype.itemsize)
+        words = word_memory(lowering, shared_addresses)
+        tables = program_tables(programs, addresses, flags, operation.dtype.itemsize, words)
         plan = self._plan_of(operation, tables, shared | scratch)
         self.connecting.begin(by_nccl=False)
         plan.prepared(graph=self.graph)
         return plan
+
+    def _words(self, lowering: PeerLowering) -> dict[str, Array]:
+        """Return the words that peers write for this rank, of even and odd operations, by their names."""
+        itemsize = lowering.operation.dtype.itemsize
+        counts = {}
+        for peer in range(self.comm.size):
+            name = words_from(peer)
+            counts[name] = 2 * words_of(lowering.word_elements.get(name, 0), itemsize)
+        memory = self._shared.zeros(sum(counts.values()))
+        words = {}
+        start = 0
+        for name, count in counts.items():
+            words[name] = memory[start : start + count]
+            start += count
+        return words
 
     def _plan_of(
         self, operation: Operation, tables: ProgramTables, buffers: dict[str, Array]
@@ -121,7 +145,10 @@ class PeerTransport(GuardedBuffers):
             enable_cooperative_groups=True,
         )
         result = operation.result(buffers["dst"], self.comm.rank)
-        description = f"one kernel of {blocks} blocks, {len(tables.instructions)} instructions"
+        description = (
+            f"one kernel of {blocks} blocks, {len(tables.instructions)} instructions, "
+            f"protocol {self.protocol}"
+        )
         kept = [*buffers.values(), *uploaded, epochs]
         waits = Waits(abort, numbers, tables.flags)
         device = PeerDevice(gpu, self.connecting, waits)
@@ -148,6 +175,27 @@ class PeerTransport(GuardedBuffers):
         """Unmap the buffers of peers. Those of this rank stay allocated, because peers may still read them."""
         super().close()
         self._shared.unmap()
+
+
+def word_memory(
+    lowering: PeerLowering, addresses: Sequence[Mapping[str, int]]
+) -> dict[str, WordMemory]:
+    """Return where the words lie that this rank reads and those that it writes, by their names.
+
+    ``addresses`` has the arrays of each rank by their names there.
+    """
+    itemsize = lowering.operation.dtype.itemsize
+    me = lowering.me
+    memory = {}
+    for peer, peer_addresses in enumerate(addresses):
+        read, written = words_from(peer), words_at(peer)
+        places = {read: addresses[me].get(read), written: peer_addresses.get(words_from(me))}
+        for name, address_of_words in places.items():
+            elements = lowering.word_elements.get(name, 0)
+            if elements and address_of_words is not None:
+                stride = words_of(elements, itemsize) * WORD_BYTES
+                memory[name] = WordMemory(address_of_words, stride, peer)
+    return memory
 
 
 @cache

@@ -1,6 +1,6 @@
 """Weakens each flag of an operation in turn, and holds ThreadSanitizer against the clocks of peer_accesses.py.
 
-    LD_PRELOAD=libtsan.so TSAN_OPTIONS=exitcode=66 python sanitized_cluster.py NAME DIRECTORY
+    LD_PRELOAD=libtsan.so TSAN_OPTIONS=exitcode=66 python sanitized_cluster.py PROTOCOL NAME DIRECTORY
 
 A weakened flag is awaited as before, without acquiring what was written before it was raised.
 """
@@ -14,7 +14,7 @@ from peer_accesses import Ordered
 from peer_cluster import PeerCluster, peer_library
 from schedule_examples import case_of
 
-from hpccoll.transports.peer.lowering import Await
+from hpccoll.transports.peer.program import Await
 from hpccoll.transports.peer.program_tables import AWAIT
 
 RACE = 66
@@ -33,13 +33,21 @@ WEAKENED = (
 )
 """The sixth word of an instruction weakens it."""
 
+TORN = (
+    (
+        "__atomic_store_n(word, value, __ATOMIC_RELAXED);",
+        "((volatile unsigned*)word)[1] = value >> 32, *(volatile unsigned*)word = (unsigned)value;",
+    ),
+)
+"""A word is stored in two halves, and the flag first."""
 
-def finds_a_race(library, operation, weakened=None):
+
+def finds_a_race(library, operation, weakened=None, protocol="simple"):
     """Return whether the sanitizer finds a race in a child that runs the operation three times."""
     child = os.fork()
     if not child:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        cluster = PeerCluster(operation)
+        cluster = PeerCluster(operation, protocol)
         if weakened:
             me, row = weakened
             cluster.tables[me].instructions[row, 5] = 1
@@ -64,6 +72,16 @@ def awaited_flags(cluster):
             yield me, row, place
 
 
+def words(name, directory):
+    """Hold words as they are against words that are stored in two halves."""
+    operation = case_of(name, 3).operation(24, "float32")
+    flags = (*PEER_FLAGS, "-fsanitize=thread")
+    for label, replaced in (("right", ()), ("torn", TORN)):
+        library = peer_library(Path(directory), "float32", "sum", replaced, flags=flags)
+        found = finds_a_race(library, operation, protocol="ll")
+        print(f"{label}:", "a race" if found else "no race")
+
+
 def main(name, directory):
     operation = case_of(name, 3).operation(24, "float32")
     flags = (*PEER_FLAGS, "-fsanitize=thread")
@@ -79,4 +97,5 @@ def main(name, directory):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    check = words if sys.argv[1] == "ll" else main
+    check(*sys.argv[2:])

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from peer_accesses import Ordered
 from peer_cluster import SCHEDULED, PeerCluster, peer_library
+from peer_conflicts import conflicts_between_threads
 from schedule_examples import SUBJECTS, case_of, every_case
 
 from hpccoll.schedule import Copy, dtype_of
 from hpccoll.schedule.count import count
-from hpccoll.transports.peer.lowering import FoldWave
+from hpccoll.transports.peer.program import FoldWave
 from hpccoll.transports.peer.program_tables import RAISE
 
 HERE = Path(__file__).parent
@@ -21,6 +22,7 @@ SHAPES = (1, 1), (3, 2), (4, 4)
 """Channels, and those in flight."""
 MANY_RANKS = [pytest.param(ranks, marks=pytest.mark.long) for ranks in (4, 6, 7, 8)]
 """Numbers of ranks that take long."""
+PROTOCOLS = "simple", "ll"
 SOME = (
     "all_reduce-ring",
     "all_reduce-recursive_doubling",
@@ -62,9 +64,10 @@ def kernel_of(directory, operation, **more):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("ranks", [2, 3, 5, *MANY_RANKS])
-def test_every_schedule_has_the_bits_of_lockstep(directory, ranks, dtype):
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_every_schedule_has_the_bits_of_lockstep(directory, protocol, ranks, dtype):
     for name, operation in operations(ranks, dtype):
-        cluster = PeerCluster(operation)
+        cluster = PeerCluster(operation, protocol)
         results = cluster.run(kernel_of(directory, operation), operations=2)
         assert results is not None, f"{name} hangs"
         assert cluster.wrong_ranks(results) == [], (name, operation)
@@ -74,6 +77,14 @@ def test_every_schedule_has_the_bits_of_lockstep(directory, ranks, dtype):
 def test_flags_order_all_accesses_of_every_schedule_whatever_the_timing(ranks):
     for name, operation in operations(ranks, "float32"):
         assert Ordered(PeerCluster(operation).programs).races() == [], name
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("ranks", [2, 3, 5])
+def test_threads_of_a_block_wait_between_accesses_to_the_same_memory(ranks, protocol):
+    for name, operation in operations(ranks, "float16"):
+        for tables in PeerCluster(operation, protocol).tables:
+            assert conflicts_between_threads(tables, operation.dtype.itemsize) == [], name
 
 
 @pytest.mark.parametrize("ranks", [3, 4])
@@ -102,12 +113,13 @@ def test_each_byte_is_read_from_a_peer_once_and_each_fold_is_that_of_the_schedul
         assert read * itemsize <= sent if copies else read * itemsize == sent, name
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("name", SOME)
-def test_any_interleaving_of_blocks_gives_the_same_bits(directory, name):
+def test_any_interleaving_of_blocks_gives_the_same_bits(directory, name, protocol):
     operation = case_of(name, 3).operation(24, "float32", channels=2, window=2)
     library = kernel_of(directory, operation, scheduler=SCHEDULED)
     for seed in range(10):
-        cluster = PeerCluster(operation)
+        cluster = PeerCluster(operation, protocol)
         results = cluster.run(library, seed=seed)
         assert results is not None
         assert cluster.wrong_ranks(results) == []
@@ -165,14 +177,26 @@ def sanitizer():
     return path if Path(path).is_absolute() else None
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", SOME)
-def test_the_sanitizer_finds_every_flag_that_orders_nothing_any_more(directory, name, require):
+def sanitized(require, protocol, name, directory):
+    """Return what the sanitizer finds in a schedule, with and without faults."""
     library = sanitizer()
     require(library is not None, "there is no libtsan: apt install gcc")
     environment = {**os.environ, "LD_PRELOAD": str(library), "TSAN_OPTIONS": "exitcode=66"}
-    program = [sys.executable, str(HERE / "sanitized_cluster.py"), name, str(directory)]
+    program = [sys.executable, str(HERE / "sanitized_cluster.py"), protocol, name, str(directory)]
     ran = subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert ran.stdout.splitlines()[0] == "right: no race"
-    assert not [line for line in ran.stdout.splitlines() if line.startswith("missed")]
+    return ran.stdout.splitlines()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", SOME)
+def test_the_sanitizer_finds_every_flag_that_orders_nothing_any_more(directory, name, require):
+    right, *weakened = sanitized(require, "simple", name, directory)
+    assert right == "right: no race"
+    assert not [line for line in weakened if line.startswith("missed")]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", SOME)
+def test_the_sanitizer_finds_words_that_are_stored_in_halves(directory, name, require):
+    assert sanitized(require, "ll", name, directory) == ["right: no race", "torn: a race"]
