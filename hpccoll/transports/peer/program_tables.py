@@ -175,8 +175,11 @@ class _TableWriter:
             inputs += (self._word_address(memory, span.start - place), place, memory.stride)
             message = program.pushed_message(memory.peer, span.start)
             self._awaited[len(self._rows) + (number << INPUT_BITS)] = message
-        # if their elements begin at different places of words, a thread folds one element at once
-        at_once, before = (together, places.pop()) if len(places) == 1 else (1, 0)
+        at_once = 1  # if their elements begin at different places of words
+        before = 0
+        if len(places) == 1:
+            at_once = together
+            before = places.pop()
         first_input = len(self._inputs)
         out = self._address(fold.out)
         count = len(fold.inputs)

@@ -10,7 +10,8 @@ from hpccoll.schedule.count import count
 from hpccoll.transports.peer.program import FoldWave, Push, Raise, buffer_of_peer, words_from
 
 ALL_REDUCE = COLLECTIVES["all_reduce"]
-ELEMENTS = 8 * 35
+ELEMENTS = 8 * 64
+"""So that all units are equal: their bounds are multiples of 128 bytes."""
 
 
 def shots(number, ranks, dtype):
