@@ -226,10 +226,11 @@ ANSWER_FIGURES = (
         "busbw",
         answers_title,
         busbw_of_answers,
-        "busbw = algbw times the factor of the collective, comparable with nccl-tests; GB/s are 1e9 bytes per "
-        "second. Higher is faster. The library's own call is dashed. A bar along the axis has the colour of the "
-        "choice for these sizes, if the evidence is strong or fair. A dashed grey line, if any, is "
-        "a limit of the hardware.",
+        "The bar along the bottom has the colour of the choice for these sizes, where the evidence is strong or fair. "
+        "A curve is the median; the area around it is its 95 % interval, and short ticks are the medians of single "
+        "rounds. The library's own call is dashed. A dashed grey line is a limit of the hardware: "
+        "the memory of the node or the wires between nodes. busbw = algbw times the factor of the collective, "
+        "as in nccl-tests; GB/s are 1e9 bytes per second. Higher is faster.",
     ),
     Figure(
         "scaling",
