@@ -36,6 +36,8 @@ from hpccoll.schedule.collective_table import COLLECTIVES
 from hpccoll.schedule.summation_tree import parse_tree
 
 PROGRAMS = Path(sys.executable).parent
+VERSION = 5
+"""Of both libraries."""
 RANKS = (4, 6, 3, 8, 2, 5, 7)
 FORCED_SIZES = "96,6K"
 FEW_BYTES = 1 << 10
@@ -64,9 +66,8 @@ class Launch(NamedTuple):
     variant: str = ""  # the forced algorithm; empty for the library's choice
     level: str = "multiple"
     cliques: int = 1  # emulated nodes of MPICH
-    sizes: tuple[
-        int, ...
-    ] = ()  # those around which the library's table changes; empty for the usual ones
+    # those around which the library's table changes; empty for the usual ones
+    sizes: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -100,15 +101,18 @@ class Launch(NamedTuple):
         ended = subprocess.run(
             [*map(str, command)], env=environment, capture_output=True, text=True, check=False
         )
-        if not file.exists():
+        if file.exists():
+            print(f"revealed {self.name}", file=sys.stderr, flush=True)
+        else:
             print(f"{self.name}: {ended.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
-        print(f"revealed {self.name}", file=sys.stderr, flush=True)
 
 
 def runs_on(algorithm: LibraryAlgorithm, ranks: int) -> bool:
-    """Return whether version 5 of a library has an algorithm, and runs it on so many ranks."""
+    """Return whether version 5 of a library has an algorithm, and runs it on that number of ranks."""
+    if algorithm.since and int(algorithm.since.partition(".")[0]) > VERSION:
+        return False
     is_power = ranks & (ranks - 1) == 0
-    return not algorithm.since and (is_power or "pow2" not in algorithm.needs)
+    return is_power or "pow2" not in algorithm.needs
 
 
 def launches(libraries: Sequence[str]) -> Iterator[Launch]:
@@ -194,6 +198,11 @@ def judged(launch: Launch, revealed: RevealedOrder) -> Iterator[Judged]:
             yield Judged(launch, collective.collective, order, expected)
 
 
+def counted(verdicts: Counter[str]) -> str:
+    """Return how many verdicts there are of each kind."""
+    return ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
+
+
 def print_forced(orders: Mapping[Launch, RevealedOrder]) -> None:
     """Print the trees of each forced algorithm on 4 and 6 ranks, and what agrees with the sources on 2 to 8."""
     rows: dict[tuple[str, str, str], list[Judged]] = {}
@@ -207,13 +216,12 @@ def print_forced(orders: Mapping[Launch, RevealedOrder]) -> None:
     for (library, collective, variant), found in rows.items():
         trees = {j.launch.ranks: _words(j.order) for j in found}
         verdicts = [j.verdict for j in found]
-        counts = ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts))
+        counts = counted(Counter(verdicts))
         lines.append((library, collective, variant, trees.get(4, "-"), trees.get(6, "-"), counts))
     print("## Forced algorithms\n")
     print_table(("library", "collective", "algorithm", "4 ranks", "6 ranks", "2 to 8 ranks"), lines)
     verdicts = [j.verdict for found in rows.values() for j in found]
-    counts = {verdict: verdicts.count(verdict) for verdict in dict.fromkeys(verdicts)}
-    print(f"\nOf {len(verdicts)} orders: {counts}\n")
+    print(f"Of {len(verdicts)} orders, {counted(Counter(verdicts))}\n")
 
 
 def _words(order: OrderOfSizes) -> str:
@@ -303,11 +311,11 @@ def print_choices(orders: Mapping[Launch, RevealedOrder]) -> None:
                 else:
                     verdicts["equal" if native == forced else "WRONG"] += 1
         counts += verdicts
-        summary = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
-        lines.append((launch.library, collective, str(launch.ranks), "; ".join(words), summary))
+        ranks = str(launch.ranks)
+        lines.append((launch.library, collective, ranks, "; ".join(words), counted(verdicts)))
     print("## Unforced calls beside the algorithm that the library's table chooses\n")
     print_table(("library", "collective", "ranks", "the table chooses", "sizes"), lines)
-    print(f"\nOf {counts.total()} sizes: {dict(counts)}\n")
+    print(f"Of {counts.total()} sizes, {counted(counts)}\n")
 
 
 def print_shares() -> None:
