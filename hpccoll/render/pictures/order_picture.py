@@ -30,7 +30,9 @@ def order_picture(record: OrderRecord) -> str:
     """Return the picture of an order as an SVG file."""
     drawable = [tree.tree for tree in record.trees if tree.tree is not None]
     drawn = [tree for tree in drawable if len(tree.ranks) <= MOST_LEAVES][:MOST_DRAWN]
-    panels = [_titled("which elements have which order", list(_buffer(record)))]
+    panels: list[Sequence[SvgShape]] = [
+        _titled("which elements have which order", list(_buffer(record)))
+    ]
     panels += _rows(drawn)
     shapes = svg.stacked(panels, top=0.0)
     title = order_title(record)
