@@ -175,11 +175,11 @@ def _findings(
     details = key.label(
         compared for compared in compared_keys if compared.collective == key.collective
     )
-    detour_text = "with a larger message"
+    slow = f"{key.collective}{in_brackets(details)}"
+    text = f"{slow} of a smaller message takes longer than of a larger one"
     if detour:
         together = " together" if len(detour) > 1 else ""
-        detour_text = f"its {join_words(detour)}{together}"
-    text = f"{key.collective}{in_brackets(details)} takes longer than {detour_text}"
+        text = f"{slow} takes longer than its {join_words(detour)}{together}"
     where = "; ".join(first_few(clauses, MAX_SHAPES, "shape"))
     yield info(
         "guideline",

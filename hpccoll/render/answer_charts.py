@@ -1,8 +1,11 @@
 """The charts beside the answers of a collective: bus bandwidth against size, and how it scales."""
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby, pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import altair as alt
@@ -83,25 +86,46 @@ def _shapes_of_answers(group: ChartGroup) -> set[str]:
 def _range_records(
     group: ChartGroup, recommendation: Recommendation, data: Sequence[ChartRecord]
 ) -> list[ChartRecord]:
-    """Return a record for each range of sizes with advice; ``bytes`` and ``until`` are its ends."""
+    """Return the records of the bars of ranges with advice; ``bytes`` and ``until`` are the ends of a bar."""
     in_place = recommendation.setting.in_place
     placement = {None: "", True: "in place", False: "out of place"}[in_place]
     sizes = list(recommendation.verdicts)
-    records = []
+    records: list[ChartRecord] = []
     for advised in recommendation.ranges:
         if not advised.is_advice:
             continue
         series = group.series_of(advised.choice, recommendation)
-        first, last = _ends_within(advised, min(sizes), max(sizes))
         curve = next((record for record in data if record["series"] == series), None)
-        if curve is None or first >= last:
+        if curve is None:
             continue
         shared = {
             name: curve[name] for name in ("series", "at", "ranks", "nodes", "machine", "line")
         }
-        words = f"{format_size(first)} to {format_size(last)}: {advised.strength} evidence"
-        records.append(shared | {"place": placement, "bytes": first, "until": last, "use": words})
+        shared["place"] = placement
+        for bar in _bars(advised, min(sizes), max(sizes)):
+            records.append(shared | bar)
     return records
+
+
+def _bars(advised: RecommendedRange, smallest: int, largest: int) -> Iterator[ChartRecord]:
+    """Yield the bars of a range: neighbouring sizes at which the choice is clearly faster share one, and the others."""
+    first, last = _ends_within(advised, smallest, largest)
+    words = f"{format_size(first)} to {format_size(last)}: {advised.strength} evidence"
+    runs = [
+        (is_clear, list(verdicts))
+        for is_clear, verdicts in groupby(advised.verdicts, key=attrgetter("is_clear"))
+    ]
+    begins = [first]
+    for (_, before), (_, after) in pairwise(runs):
+        # in the middle of two measured sizes, on the logarithmic axis
+        begins.append(math.isqrt(before[-1].nbytes * after[0].nbytes))
+    for (is_clear, _), begin, end in zip(runs, begins, [*begins[1:], last], strict=True):
+        if begin >= end:
+            continue
+        bar: ChartRecord = {"bytes": begin, "until": end, "use": words}
+        if not is_clear:
+            bar |= {"tone": chart_base.PALE, "use": f"{words}, not clearly faster here"}
+        yield bar
 
 
 def _ends_within(advised: RecommendedRange, smallest: int, largest: int) -> tuple[int, int]:
@@ -226,10 +250,12 @@ ANSWER_FIGURES = (
         "busbw",
         answers_title,
         busbw_of_answers,
-        "busbw = algbw times the factor of the collective, comparable with nccl-tests; GB/s are 1e9 bytes per "
-        "second. Higher is faster. The library's own call is dashed. A bar along the axis has the colour of the "
-        "choice for these sizes, if the evidence is strong or fair. A dashed grey line, if any, is "
-        "a limit of the hardware.",
+        "The bar along the bottom has the colour of the choice for these sizes, where the evidence is strong or fair, "
+        "and is pale where the choice is not clearly faster. A curve is the median; the area around it is its 95 % "
+        "interval, and short ticks are the medians of single rounds. The library's own call is dashed. A dashed grey "
+        "line is a limit of the hardware: the memory of the node or the wires between nodes. Higher is faster. "
+        "busbw = algbw times the factor of the collective, "
+        "as in nccl-tests; GB/s are 1e9 bytes per second.",
     ),
     Figure(
         "scaling",

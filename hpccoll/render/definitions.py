@@ -57,18 +57,18 @@ STRENGTH_MEANINGS: Mapping[Strength, str] = {
 """What each strength takes, besides what the weaker ones take, the strongest first."""
 
 ANSWERS_IN_BRIEF = (
-    "native is the library's own call. Evidence can be strong where the choice is clearly faster at every size, fair "
-    "at half of the sizes or more, weak at fewer; fewer than three rounds, noise, other load and shared cores weaken "
-    "it. tie: no choice is shown to be faster; none: nothing can be compared. A limit between two measured sizes is "
-    "where the curves of two choices cross."
+    "native is the library's own call. A factor is the mean over the sizes; in brackets are the smallest and the "
+    "largest. Evidence can be strong where the choice is clearly faster at every size, fair at half of them or more, "
+    "weak at fewer; other load, noise, shared cores and fewer than three rounds weaken it. tie: no choice is clearly "
+    "faster; none: nothing can be compared. Where a range ends between two measured sizes, the curves cross."
 )
 
 _strengths = "; ".join(f"{strength}: {meaning}" for strength, meaning in STRENGTH_MEANINGS.items())
 
 DEFINITIONS = {
     "size": "S, the bytes of the collective as nccl-tests count them: the whole buffer, even if each rank has only a "
-    "block of it. KiB, MiB and GiB are powers of 1024. A limit between two measured sizes is where "
-    "the curves of two choices cross.",
+    "block of it. KiB, MiB and GiB are powers of 1024. Where a range ends between two measured "
+    "sizes, the curves of two choices cross.",
     "algbw": "S / t, in GB/s of 1e9 bytes per second, or in MB/s of 1e6.",
     "busbw": "algbw times a factor of the n ranks, comparable with nccl-tests: 2(n-1)/n for all-reduce; (n-1)/n for "
     "reduce-scatter, all-gather, all-to-all, gather and scatter; 1 for broadcast and reduce. nccl-tests have neither "
@@ -205,7 +205,7 @@ def heading_lines(group: ChartGroup) -> tuple[str, ...]:
     for point in group.imports:
         timing = "timed differently, and not ranked"
         if point.row.source == PICO:
-            timing = "timed as ours; ranked where nothing of ours was measured"
+            timing = "timed as hpccoll times; ranked where hpccoll measured nothing"
         lines_beside[f"{point.row.source}: on {point.machine}; {timing}"] = None
     for point in group.predictions:
         line = "dotted" if point.row.kind == MODELLED else "dashed"

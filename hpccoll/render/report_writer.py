@@ -21,7 +21,7 @@ from hpccoll.common.text import join_words
 from hpccoll.common.units import format_count
 from hpccoll.render.answer_charts import ANSWER_FIGURES, ANSWER_SUFFIX, answered_group
 from hpccoll.render.answer_lines import Answer
-from hpccoll.render.answers import Answers, name_settings, unanswered
+from hpccoll.render.answers import MAX_NAMED_SETTINGS, Answers, unanswered
 from hpccoll.render.chart_base import write_picture
 from hpccoll.render.chart_layout import AXIS_ROOM, WIDTH, fitted
 from hpccoll.render.charts import FIGURES, OVERVIEW_FIGURES, overview_group
@@ -423,8 +423,11 @@ def _answers(
     results: Results, shown: Sequence[Answer], folded: Sequence[Answer], names: Sequence[str]
 ) -> dict[str, object]:
     """Return what a page says: some answers, others in a fold, and what those of collectives ``names`` do not cover."""
-    settings = name_settings(answer.where for answer in folded)
-    summary = f"{settings}: {format_count(len(folded), 'more setting')}"
+    settings = list(dict.fromkeys(answer.where for answer in folded))
+    named = settings[:MAX_NAMED_SETTINGS]
+    if len(named) < len(settings):
+        named.append("...")
+    summary = f"{format_count(len(folded), 'more setting')}: {'; '.join(named)}"
     shared = {answer.where for answer in shown if answer.where}
     shared_setting = ""
     if len(shared) == 1 and len(shown) > 1:

@@ -152,9 +152,12 @@ def _job_progress(cases: JobCases) -> JobProgress:
         seconds = (datetime.now(UTC) - datetime.fromisoformat(attempt.created)).total_seconds()
         timed = sum(len(outcome.rounds) for outcome in outcomes)
         rate = timed / seconds if timed and seconds > 0 else None
+    # launches of other programs may have the same case, and a row each
+    with_rows = {history.outcome.case.id for history in cases.row_histories}
+    without_rows = [case for case in cases.job.cases if case.id not in with_rows]
     return JobProgress(
         job=cases.job.name,
-        cases=len(cases.job.cases),
+        cases=len(cases.row_histories) + len(without_rows),
         done=cases.measurements,
         total=cases.job.measurements,
         is_running=raw.is_running,

@@ -132,6 +132,7 @@ def test_the_same_case_of_two_runs_stays_two_results(tmp_path):
     machine = write_machine(tmp_path / "data", runs, [row(), row(timestamp=other)])
     _, results = imported(tmp_path, machine)
     assert sorted(row.median_s for row in results.rows) == [5e-6, 9e-6]
+    assert results.done[0] == results.planned == 2
 
 
 def test_segments_ports_and_notes_are_parameters(tmp_path):

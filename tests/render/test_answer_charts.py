@@ -11,7 +11,7 @@ from hpccoll.analysis.recommendations import recommend
 from hpccoll.common.units import format_size
 from hpccoll.render.answer_charts import ANSWER_FIGURES, answered_group
 from hpccoll.render.answers import Answers
-from hpccoll.render.chart_base import LIBRARY, MEASURED
+from hpccoll.render.chart_base import LIBRARY, MEASURED, PALE
 from hpccoll.render.charts import FIGURES
 
 SIZES = [KIB << 2 * i for i in range(6)]
@@ -52,8 +52,23 @@ def test_the_bars_along_the_axis_are_the_advised_ranges_of_the_answers(times):
         last = SIZES[-1] if chosen.sizes.below is None else chosen.sizes.below
         if first < last:
             expected.append((chosen.choice.algorithm, first, last))
-    shown = [(bar["series"], bar["bytes"], bar["until"]) for bar in bars(drawn(results))]
-    assert sorted(shown) == sorted(expected)
+    shown = bars(drawn(results))
+    assert joined(shown) == sorted(expected)
+    for size, verdict in recommendation.verdicts.items():
+        for bar in shown:
+            if bar["bytes"] < size < bar["until"]:
+                assert (bar.get("tone") == PALE) is not verdict.is_clear
+
+
+def joined(shown):
+    """Return the series and the ends of bars, where those of a series that touch are one."""
+    whole = []
+    for bar in sorted(shown, key=lambda bar: bar["bytes"]):
+        name, first, last = bar["series"], bar["bytes"], bar["until"]
+        if whole and (whole[-1][0], whole[-1][2]) == (name, first):
+            first = whole.pop()[1]
+        whole.append((name, first, last))
+    return sorted(whole)
 
 
 def test_each_placement_has_a_panel_with_its_own_bars():

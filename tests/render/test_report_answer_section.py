@@ -113,6 +113,6 @@ def test_settings_without_enough_cores_and_of_fewer_ranks_are_folded():
         2,
     )
     assert (
-        "<summary>2 nodes; 8 ranks on 2 nodes (more ranks than cores): 2 more settings</summary>"
+        "<summary>2 more settings: 2 nodes; 8 ranks on 2 nodes (more ranks than cores)</summary>"
         in folded
     )
