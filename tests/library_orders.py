@@ -121,3 +121,94 @@ ORDERS: dict[tuple[str, str], dict[str, Callable[[int], Trees]]] = {
     ("openmpi", "reduce_scatter"): {"recursive_halving": recursive_halving},
 }
 """By library and collective of ours, the trees of an algorithm on p ranks: one of all elements, or one of each."""
+
+
+FEWEST_RANKS = {2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 4, 8: 8}
+"""By number of ranks, the row of Open MPI's table that holds."""
+
+OPEN_MPI_CHOICES: dict[str, dict[int, tuple[tuple[int, str], ...]]] = {
+    "all_reduce": {
+        2: (
+            (0, "recursive_doubling"),
+            (4 << 10, "ring"),
+            (8 << 10, "recursive_doubling"),
+            (16 << 10, "ring"),
+            (64 << 10, "segmented_ring"),
+            (256 << 10, "rabenseifner"),
+        ),
+        4: ((0, "recursive_doubling"), (8 << 10, "rabenseifner")),
+        8: ((0, "recursive_doubling"), (8 << 10, "rabenseifner")),
+    },
+    "reduce": {
+        2: (
+            (0, "linear"),
+            (8, "binary"),
+            (16, "pipeline"),
+            (32, "linear"),
+            (256 << 10, "pipeline"),
+            (512 << 10, "chain"),
+            (1 << 20, "pipeline"),
+        ),
+        4: (
+            (0, "binary"),
+            (4 << 10, "chain"),
+            (64 << 10, "binomial"),
+            (256 << 10, "linear"),
+            (512 << 10, "binomial"),
+            (1 << 20, "linear"),
+        ),
+        8: ((0, "binary"), (8 << 10, "binomial")),
+    },
+    "reduce_scatter": {  # by bytes of a block
+        2: (
+            (0, "recursive_doubling"),
+            (4, "butterfly"),
+            (8, "recursive_halving"),
+            (16, "butterfly"),
+            (128, "recursive_halving"),
+            (256, "butterfly"),
+            (4 << 10, "recursive_halving"),
+            (8 << 10, "butterfly"),
+            (128 << 10, "basic_linear"),
+        ),
+        4: (
+            (0, "recursive_halving"),
+            (8, "recursive_doubling"),
+            (32, "butterfly"),
+            (256, "recursive_halving"),
+            (8 << 10, "butterfly"),
+            (16 << 10, "recursive_halving"),
+            (1 << 20, "basic_linear"),
+        ),
+        8: (
+            (0, "basic_linear"),
+            (4, "recursive_halving"),
+            (32, "butterfly"),
+            (128, "recursive_halving"),
+            (512 << 10, "basic_linear"),
+        ),
+    },
+}
+"""By collective and fewest ranks, the algorithm from a size on: ompi_coll_tuned_*_intra_dec_fixed of 5.0.
+
+A ring or Rabenseifner's algorithm of fewer elements than ranks stands here as what Open MPI runs
+instead: recursive doubling, or linear.
+"""
+
+
+def chosen_algorithms(library: str, collective: str, ranks: int) -> list[tuple[int, str]]:
+    """Return which algorithm the table of a library chooses from which size of float32 on, up to 8 ranks of one node.
+
+    MPICH: maint/tuning/coll/mpir/generic.json, for thread level multiple.
+    """
+    if library == "openmpi":
+        rows = OPEN_MPI_CHOICES[collective][FEWEST_RANKS[ranks]]
+        blocks = ranks if collective == "reduce_scatter" else 1
+        return [(first * blocks, algorithm) for first, algorithm in rows]
+    power = 1 << ranks.bit_length() - 1
+    halves = max(12, 4 * power)  # an element for each of the power of two of ranks, and above 8 B
+    return {
+        "all_reduce": [(0, "recursive_doubling"), (halves, "reduce_scatter_allgather")],
+        "reduce": [(0, "binomial"), ((2 << 10) + 4, "reduce_scatter_gather")],
+        "reduce_scatter": [(0, "recursive_halving"), (512 << 10, "pairwise")],
+    }[collective]

@@ -37,6 +37,25 @@ CLUSTER = Option(
     ("--cluster",), "cluster of 'hpccoll list clusters', or a file F.yaml", metavar="NAME|F.yaml"
 )
 NODES = Option(("--nodes",), "numbers of nodes: 2,8, or 2-64 doubled", "2,8,64", metavar="N,..")
+WORKERS = Option(("-p", "--workers"), "number of workers", metavar="N", kind="number")
+LAYOUT = (
+    Option(
+        ("--ranks-per-node",), "workers per node [all; in racks: one]", metavar="N", kind="number"
+    ),
+    Option(("--racks",), "number of racks, or workers in each: 6,16,10", "1", metavar="N"),
+    Option(
+        ("--mapping",), "rank order over racks and nodes: block, cyclic", "block", metavar="NAME"
+    ),
+    Option(
+        ("--aggregators",),
+        "number of aggregators, each on its own node",
+        0,
+        metavar="N",
+        kind="number",
+    ),
+)
+"""Where the ranks of a schedule are."""
+ROOT = Option(("-r", "--root"), "root of a rooted collective [0]", metavar="RANK", kind="number")
 JSON = Option(("--json",), "JSON output", name="as_json", kind="flag")
 JSON_IN_SI = Option(("--json",), "JSON output, in SI units", name="as_json", kind="flag")
 JUNIT = Option(

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpccoll.cli.command import Command, OptionsOfExtensions
-from hpccoll.cli.common import INCOMPLETE, JSON, JUNIT, show_found
+from hpccoll.cli.common import INCOMPLETE, JSON, JUNIT, LAYOUT, ROOT, WORKERS, show_found
 from hpccoll.cli.option_parser import OPTIONS
 from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.cli.schedule_formats import options_of_formats, schedule_format, words_of_formats
@@ -214,33 +214,12 @@ SHOW = Command(
     ),
     options={
         WHAT: (
-            Option(("-p", "--workers"), "number of workers", metavar="N", kind="number"),
+            WORKERS,
             Option(
                 ("-c", "--collective"), "collective [the first with this algorithm]", metavar="NAME"
             ),
-            Option(
-                ("--ranks-per-node",),
-                "workers per node [all; in racks: one]",
-                metavar="N",
-                kind="number",
-            ),
-            Option(("--racks",), "number of racks, or workers in each: 6,16,10", "1", metavar="N"),
-            Option(
-                ("--mapping",),
-                "rank order over racks and nodes: block, cyclic",
-                "block",
-                metavar="NAME",
-            ),
-            Option(
-                ("--aggregators",),
-                "number of aggregators, each on its own node",
-                0,
-                metavar="N",
-                kind="number",
-            ),
-            Option(
-                ("-r", "--root"), "root of a rooted collective [0]", metavar="RANK", kind="number"
-            ),
+            *LAYOUT,
+            ROOT,
             Option(("--param",), "parameter of the algorithm", metavar="K=V", kind="list"),
             Option(
                 ("--unit",),

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from hpccoll.cli.command import Command
-from hpccoll.cli.common import INCOMPLETE, JSON, show_found
+from hpccoll.cli.common import INCOMPLETE, JSON, LAYOUT, ROOT, WORKERS, show_found
 from hpccoll.cli.option_parser import OPTIONS
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.options import Option, PositionalArgument
@@ -84,7 +84,7 @@ ORDER = Command(
     arguments=(PositionalArgument("algorithm", "algorithm, see hpccoll list", "ALGORITHM"),),
     options={
         "What is added": (
-            Option(("-p", "--workers"), "number of workers", metavar="N", kind="number"),
+            WORKERS,
             Option(
                 ("-c", "--collective"),
                 "all_reduce, reduce_scatter or reduce [the first with this algorithm]",
@@ -92,24 +92,8 @@ ORDER = Command(
             ),
             Option(("-b", "--bytes"), "message size", "1M", name="nbytes", metavar="SIZE"),
             Option(("-d", "--dtype"), "type of the elements", "float32", metavar="TYPE"),
-            Option(
-                ("--ranks-per-node",),
-                "workers per node [all; in racks: one]",
-                metavar="N",
-                kind="number",
-            ),
-            Option(("--racks",), "number of racks, or workers in each", "1", metavar="N"),
-            Option(("--mapping",), "rank order: block, cyclic", "block", metavar="NAME"),
-            Option(
-                ("--aggregators",),
-                "number of aggregators, each on its own node",
-                0,
-                metavar="N",
-                kind="number",
-            ),
-            Option(
-                ("-r", "--root"), "root of a rooted collective [0]", metavar="RANK", kind="number"
-            ),
+            *LAYOUT,
+            ROOT,
             Option(("--param",), "parameter, such as channels=4", metavar="K=V", kind="list"),
         ),
         OPTIONS: (

@@ -1,6 +1,7 @@
 """The command ``order`` of an algorithm: its JSON, its words, its picture, and what it refuses."""
 
 import json
+from xml.etree import ElementTree as ET
 
 import pytest
 from cli_runner import invoke
@@ -76,6 +77,19 @@ def test_the_text_has_the_expressions_and_the_picture_the_ranks(tmp_path):
     assert "((0 1) 2)" in result.out
     assert "one order" in result.out
     assert picture.read_text().startswith("<svg")
+
+
+def test_the_picture_has_trees_beside_one_another_and_says_that_it_leaves_some_out(tmp_path):
+    picture = tmp_path / "ring.svg"
+    assert invoke("order", "ring", "-p", 16, "--out", picture).code == 0
+    heights = {}
+    for element in ET.parse(picture).iter():  # noqa: S314 - our own file
+        if element.tag.endswith("text"):
+            heights[element.text] = element.get("y")
+    assert heights["order 1"] == heights["order 2"]
+    assert "order 8" in heights
+    assert "order 9" not in heights
+    assert any("first 8" in text for text in heights)
 
 
 @pytest.mark.parametrize(

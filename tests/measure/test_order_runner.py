@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from library_orders import ORDERS
+from library_orders import ORDERS, chosen_algorithms
 
 from hpccoll.cases.library_algorithms import algorithms_by_word
 from hpccoll.cases.requirements import mpi_version
@@ -111,6 +111,17 @@ def test_a_call_sums_as_the_algorithm_that_the_table_of_mpich_chooses(mpich):
         revealed = mpich(6, "-c", "reduce_scatter", "-b", at, "--variant", f"mpich-{forced}")
         (alike,) = revealed.collectives[0].ranges
         assert {size.bytes: size.digest for size in alike.sizes} == digests
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("collective", ["all_reduce", "reduce"])
+def test_a_call_sums_as_the_algorithm_that_the_table_of_open_mpi_chooses(collective, open_mpi):
+    trees = ORDERS["openmpi", collective]
+    rows = chosen_algorithms("openmpi", collective, 4)
+    known = {first: trees[name](4) for first, name in rows if first and name in trees}
+    revealed = open_mpi(4, "-c", collective, "-b", ",".join(map(str, known))).of(collective)
+    for first, expected in known.items():
+        assert set(revealed.range_at(first).trees) == {str(tree) for tree in expected}, first
 
 
 @pytest.mark.mpi

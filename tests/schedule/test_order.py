@@ -1,9 +1,12 @@
 """The order of sums: trees computed from schedules, against the bits of what lockstep adds."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
+from ordered_sums import FLOATS, REDUCING, OrderedSum, case_on, equal_bits, evaluate
 from schedule_examples import ALGORITHMS, Case, cases, places, variants
 
 from hpccoll.algorithms.rabenseifner import rabenseifner
@@ -11,11 +14,11 @@ from hpccoll.algorithms.recursive_doubling import recursive_doubling
 from hpccoll.algorithms.recursive_multiplying import recursive_multiplying
 from hpccoll.algorithms.ring import ring
 from hpccoll.algorithms.star import star
-from hpccoll.schedule import Layout, Schedule, all_reduce, dtype_of, out_of_place
+from hpccoll.schedule import Layout, Schedule, all_reduce, out_of_place, reduce
 from hpccoll.schedule.lockstep import run_lockstep
+from hpccoll.schedule.operation import Operation
 from hpccoll.schedule.order import (
     ElementOrder,
-    buffer_order,
     error_bound,
     has_order,
     order_of,
@@ -24,85 +27,40 @@ from hpccoll.schedule.order import (
 from hpccoll.schedule.step import RecvReduce, Send, Step, dst, peer_if
 from hpccoll.schedule.summation_tree import chain, parse_tree
 
-FLOATS = "float16", "bfloat16", "float32", "float64"
-REDUCING = [
-    name
-    for name, (collective, algorithm) in ALGORITHMS.items()
-    if collective.has_op and not algorithm.floor
-]
 RANKS = [*range(2, 18), 64]
 
 
-def random_values(chance, count, dtype):
-    """Return values of very different sizes, so that nearly every other order has other bits."""
-    values = chance.standard_normal(count) * np.exp2(chance.integers(-4, 5, count))
-    return values.astype(dtype)
-
-
-def adversarial_values(chance, count, dtype):
-    """Return large values that cancel, zeros of both signs, infinities, and values below the smallest normal one."""
-    choices = [30000.0, -30000.0, 1.0, 2.0**-10, -0.0, 0.0, 2.0**-24, np.inf]
-    return chance.choice(choices, count, p=[0.2, 0.2, 0.2, 0.1, 0.1, 0.1, 0.09, 0.01]).astype(dtype)
-
-
-def added_as_the_trees_say(operation, inputs, me):
-    """Return what a rank must end with: each element added in the order of its tree."""
-    in_place = operation.in_place
-    schedules = [operation.lane_schedule(number) for number in range(len(operation.slices))]
-    order = buffer_order(operation.call, schedules, operation.cut, in_place=in_place)
-    trees = dict(order.trees())
-    edges, digests = order.elements.edges, order.elements.digests
-    total = np.empty(edges[-1], operation.dtype)
-    for start, stop, digest in zip(edges[:-1], edges[1:], digests.tolist(), strict=True):
-        values = [contribution[start:stop] for contribution in inputs]
-        total[start:stop] = trees[digest].evaluate(values, np.add)
-    block = operation.call.target(me, operation.api_cut.units)
-    if operation.collective.units == "per_rank":
-        return total[block.start * operation.count : block.stop * operation.count]
-    return total if block else total[:0]
-
-
-def assert_same_bits(case: Case, dtype: str, channels: int, values, in_place: bool) -> None:
-    chance = np.random.default_rng(channels)
-    count = 7 * case.slices[0].units * channels + 5
-    operation = case.operation(count, dtype_of(dtype), in_place=in_place, channels=channels)
-    whole = count * case.call.collective.blocks(case.call.p)
-    inputs = [values(chance, whole, operation.dtype) for _ in range(case.call.p)]
-    rows = range(case.layout.ranks)
-    sources = [np.zeros(operation.elements("src", me), operation.dtype) for me in rows]
-    targets = [np.zeros(operation.elements("dst", me), operation.dtype) for me in rows]
-    for me, contribution in enumerate(inputs):
-        held = targets if in_place else sources
-        held[me][: len(contribution)] = contribution
+def ranks_with_other_bits(ordered: OrderedSum, operation: Operation) -> list[int]:
+    """Run an operation on the values of a sum in lockstep, and return the ranks with other bits than the trees."""
+    buffers = [ordered.buffers(me) for me in range(operation.layout.ranks)]
+    sources, targets = zip(*buffers, strict=True)
     with np.errstate(all="ignore"):
         run_lockstep(operation, sources, targets)
-        for me in range(case.call.p):
-            expected = added_as_the_trees_say(operation, inputs, me)
-            result = operation.result(targets[me], me)
-            assert equal_bits(result, expected), (dtype, channels, me)
+    different = []
+    for me in range(operation.call.p):
+        if not equal_bits(operation.result(targets[me], me), ordered.expected(me)):
+            different.append(me)
+    return different
 
 
-def equal_bits(result, expected):
-    """Return whether two arrays have the same bits; all NaNs are alike."""
-    both_nan = np.isnan(result) & np.isnan(expected)
-    shape = len(result), result.itemsize
-    same = result.view(np.uint8).reshape(shape) == expected.view(np.uint8).reshape(shape)
-    return bool((same.all(axis=1) | both_nan).all())
-
-
-def case_on(name: str, p: int) -> Case | None:
-    collective, algorithm = ALGORITHMS[name]
-    return next(cases(collective, algorithm, places(algorithm, p)), None)
+def check_bits(sums: Sequence[OrderedSum]) -> None:
+    """Check that sums of one case in lockstep have the bits of the trees on all ranks."""
+    evaluate(sums)
+    traces = {}  # the messages of a schedule are the same for all types and channels
+    for ordered in sums:
+        operation = ordered.operation
+        if operation.in_place in traces:
+            vars(operation)["traces"] = traces[operation.in_place]
+        traces[operation.in_place] = operation.traces
+        assert not ranks_with_other_bits(ordered, operation), ordered.name
 
 
 @pytest.mark.parametrize("name", REDUCING)
 def test_every_element_has_the_bits_of_its_tree(name):
     for turn, p in enumerate((2, 3, 5, 6, 8)):
         case = case_on(name, p)
-        if case is None:
-            continue
-        values = (random_values, adversarial_values)[turn % 2]
-        assert_same_bits(case, FLOATS[turn % 4], 1 + turn % 3, values, in_place=turn % 2 == 0)
+        if case:
+            check_bits([OrderedSum(case, FLOATS[turn % 4], channels=1 + turn % 3)])
 
 
 @pytest.mark.long
@@ -112,8 +70,8 @@ def test_every_element_has_the_bits_of_its_tree_at_all_ranks_channels_and_types(
     case = case_on(name, p)
     if case is None:
         pytest.skip("the algorithm does not run on as many ranks")
-    for channels, dtype, values in product((1, 2, 3), FLOATS, (random_values, adversarial_values)):
-        assert_same_bits(case, dtype, channels, values, in_place=channels != 2)
+    sums = [OrderedSum(case, dtype, channels) for channels, dtype in product((1, 2, 3), FLOATS)]
+    check_bits(sums)
 
 
 def orders_of_ranks(name, p, every_parameter):
@@ -203,13 +161,21 @@ def star_with_folds_of(order_of_peers):
 
 
 def test_a_fold_in_another_order_has_another_tree():
-    from hpccoll.schedule import reduce
-
     call = reduce.call(4)
     as_meant = order_of(call, star_with_folds_of([0, 1, 2, 3])).tree(0)
     broken = order_of(call, star_with_folds_of([0, 1, 3, 2])).tree(0)
     assert as_meant is chain(range(4))
     assert broken is not as_meant
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_the_bits_of_a_fold_in_another_order_are_found(dtype):
+    as_meant = Case(reduce.call(4), (star_with_folds_of([0, 1, 2, 3]),))
+    ordered = OrderedSum(as_meant, dtype, channels=1)
+    evaluate([ordered])
+    assert not ranks_with_other_bits(ordered, ordered.operation)
+    broken = replace(ordered.operation, slices=(star_with_folds_of([0, 1, 3, 2]),))
+    assert ranks_with_other_bits(ordered, broken) == [0]
 
 
 def everyone_folds_from_itself(p):

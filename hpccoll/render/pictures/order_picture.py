@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from hpccoll.analysis.order_record import ElementTree, OrderRecord
+from hpccoll.analysis.order_record import OrderRecord
 from hpccoll.common.errors import BadInputError, writing
 from hpccoll.render.colours import INK, MUTED, PALETTE, PAPER
 from hpccoll.render.order_text import bound_sentence, count_sentence, order_title
@@ -16,32 +16,51 @@ from hpccoll.store.durable_files import replacing_file
 MOST_DRAWN, MOST_LEAVES = 8, 64
 """How many trees are drawn, and of how many ranks at most."""
 
-WIDTH, TALL = 640.0, 26.0
+WIDTH, TALL = 720.0, 26.0
 """The width and the height of the buffer, in pixels."""
 
-LEVEL, ACROSS = 30.0, 26.0
-"""The height of a level of a tree, and the distance between two leaves, in pixels."""
+LEVEL, TALLEST = 30.0, 180.0
+"""The height of a level of a tree, and of the whole tree at most, in pixels."""
+
+ACROSS = 20.0
+"""The distance between two leaves, in pixels."""
 
 
 def order_picture(record: OrderRecord) -> str:
     """Return the picture of an order as an SVG file."""
-    drawn = [tree for tree in record.trees if _can_be_drawn(tree)][:MOST_DRAWN]
-    panels = [("which elements have which order", list(_buffer(record)))]
-    for number, tree in enumerate(drawn):
-        if tree.tree is not None:
-            panels.append((f"order {number + 1}", list(tree_shapes(tree.tree, _colour(number)))))
-    shapes = svg.stacked([_titled(title, shapes) for title, shapes in panels], top=0.0)
+    drawable = [tree.tree for tree in record.trees if tree.tree is not None]
+    drawn = [tree for tree in drawable if len(tree.ranks) <= MOST_LEAVES][:MOST_DRAWN]
+    panels: list[Sequence[SvgShape]] = [
+        _titled("which elements have which order", list(_buffer(record)))
+    ]
+    panels += _rows(drawn)
+    shapes = svg.stacked(panels, top=0.0)
     title = order_title(record)
     lines = [count_sentence(record), bound_sentence(record)]
-    heading: list[SvgShape] = [Text(Point(0, -74), title, size=16, anchor="start", weight=700)]
+    if not drawn:
+        lines.append(f"orders of more than {MOST_LEAVES} ranks are not drawn")
+    elif len(drawn) < len(record.trees):
+        lines.append(f"the first {len(drawn)} orders are drawn")
+    first_line = -16.0 - 18.0 * len(lines)
+    at_title = Point(0, first_line - 22)
+    heading: list[SvgShape] = [Text(at_title, title, size=16, anchor="start", weight=700)]
     for number, line in enumerate(lines):
-        at = Point(0, -52 + 18 * number)
+        at = Point(0, first_line + 18 * number)
         heading.append(Text(at, line, anchor="start", colour=MUTED))
     return svg.svg_document([*heading, *shapes], title, "; ".join(lines))
 
 
-def _can_be_drawn(tree: ElementTree) -> bool:
-    return tree.tree is not None and len(tree.tree.ranks) <= MOST_LEAVES
+def _rows(trees: Sequence[SummationTree]) -> Iterator[Sequence[SvgShape]]:
+    """Yield rows of trees, as many in each as fit below the buffer."""
+    if not trees:
+        return
+    across = (1 + len(trees[0].ranks)) * ACROSS  # all trees have the same ranks
+    in_a_row = max(1, int(WIDTH // across))
+    for first in range(0, len(trees), in_a_row):
+        row = []
+        for number, tree in enumerate(trees[first : first + in_a_row], first):
+            row.append((f"order {number + 1}", list(tree_shapes(tree, _colour(number)))))
+        yield svg.place_side_by_side(row)
 
 
 def _titled(title: str, shapes: Sequence[SvgShape]) -> list[SvgShape]:
@@ -71,6 +90,7 @@ def tree_shapes(tree: SummationTree, colour: str = INK) -> Iterator[SvgShape]:
     places: dict[SummationTree, Point] = {}
     leaves = 0
     line = LineStyle(colour)
+    level = min(LEVEL, TALLEST / max(1, tree.depth))
     dots: list[SvgShape] = []
     for current in _in_drawing_order(tree):
         if current.rank is not None:
@@ -79,7 +99,7 @@ def tree_shapes(tree: SummationTree, colour: str = INK) -> Iterator[SvgShape]:
             dots.append(Text(at.moved(0, 14), str(current.rank), size=11))
         else:
             across = [places[child].x for child in current.children]
-            at = Point(sum(across) / len(across), -current.depth * LEVEL)
+            at = Point(sum(across) / len(across), -current.depth * level)
             for child in current.children:
                 yield straight(places[child], at, line, head=False)
         places[current] = at

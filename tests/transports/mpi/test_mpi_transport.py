@@ -7,6 +7,7 @@ import pytest
 from cpu_kernels import compile_folds
 
 CONTRACT = Path(__file__).parent / "contract.py"
+ORDERED = Path(__file__).parent / "ordered_ranks.py"
 
 
 @pytest.mark.mpi
@@ -24,6 +25,17 @@ def test_the_mpi_transports_have_the_bits_of_lockstep_on_other_numbers_of_ranks(
     """Lockstep has the bits of the summation trees: tests/schedule/test_order.py."""
     ran = mpiexec(ranks, CONTRACT, "compiled", timeout=900)
     assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.mark.mpi
+@pytest.mark.long
+@pytest.mark.parametrize("ranks", range(2, 9))
+def test_every_element_has_the_bits_of_its_tree_in_all_floats_and_channels(mpiexec, ranks):
+    launched = mpiexec(ranks, ORDERED, timeout=900)
+    ran, *different = launched.stdout.splitlines()
+    assert launched.returncode == 0, launched.stderr
+    assert not different
+    assert int(ran) > 400
 
 
 @pytest.mark.mpi
