@@ -46,6 +46,7 @@ PAGES = {
         "direct": "direct",
         "null": "null",
         "pat": "pat",
+        "sparbit": "sparbit",
     },
     "broadcast": {
         "binomial": "binomial",
@@ -62,6 +63,7 @@ PAGES = {
         "direct": "direct_rooted",
         "knomial": "knomial",
         "null": "null",
+        "reduce_scatter_gather": "reduce_scatter_gather",
     },
     "gather": {
         "binomial": "binomial",

@@ -35,6 +35,9 @@ from hpccoll.store.schema import IMPORTED
 IMPLEMENTATION = "implementation"
 """The parameter with PICO's name of what ran, where an algorithm of ours takes the same steps."""
 
+PEERS = "peers"
+"""The parameter that says to which other ranks than those of ours the messages of each step went."""
+
 TIMESTAMP = re.compile(r"\d{4}_\d\d_\d\d___\d\d_\d\d_\d\d")
 METADATA_SUFFIX = "_metadata.csv"
 SUMMARY = "aggregated_results_summary.csv"
@@ -492,11 +495,14 @@ def _algorithm(
 ) -> tuple[str, Mapping[str, Parameter]]:
     """Return the algorithm of a case and its parameters: those of ours, or what PICO names."""
     entry = pico_algorithms(called).get(parts.name)
-    if entry is None or not entry.takes_our_steps(ranks, elements):
+    is_segmented = "segment" in parts.params
+    if entry is None or is_segmented or not entry.takes_our_steps(ranks, elements):
         return parts.name, dict(parts.params)
     params = {**entry.params, **parts.params}
     if entry.ours != NATIVE:
         params[IMPLEMENTATION] = parts.name
+    if entry.peers:
+        params[PEERS] = entry.peers
     return entry.ours, params
 
 

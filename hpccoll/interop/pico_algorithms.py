@@ -70,6 +70,7 @@ class PicoAlgorithm:
     # where it does: POWER_OF_TWO, ELEMENTS
     needs: Sequence[str]
     why: str  # why none of ours is the same; empty if one is
+    peers: str  # to which other ranks its messages go; empty if to those of ours
     source: str  # where its steps can be read
 
     def takes_our_steps(self, ranks: int, elements: int) -> bool:
@@ -97,6 +98,7 @@ def pico_algorithms(collective: str) -> Mapping[str, PicoAlgorithm]:
             params=entry.get("params", {}),
             needs=entry.get("needs", ()),
             why=entry.get("why", ""),
+            peers=entry.get("peers", ""),
             source=entry["source"],
         )
     return by_name

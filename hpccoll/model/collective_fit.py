@@ -4,7 +4,9 @@ The time of a message is a curve over its size for each tier, through values at 
 apart. Between two of them it is a straight line, rises with the size, and less than in proportion
 to it. The other parameters are the overhead of a message that follows others, the rate of a port
 that several ranks share, the rates of folds, of copies and of new memory, and how far apart ranks
-start. If the larger jobs have other messages, as where a library or a batch system treats them
+start. Where a rank sends parts of the vector over several ports, a further port has an overhead,
+and all of them together a rate; on a torus, a link has a latency, and a rate that messages share.
+If the larger jobs have other messages, as where a library or a batch system treats them
 differently, these have curves of their own.
 
 The regression minimises the differences of the logarithms of measured and modelled times, with the
@@ -77,6 +79,7 @@ class FittedRow:
     ranks: int
     run: str  # the launch that measured it
     dtype: str = "float32"
+    ports: int = 1  # the ports of each rank; each sends its part of the vector in the same steps
 
 
 class Prior(NamedTuple):
@@ -138,9 +141,10 @@ class CollectiveModel:
         """Yield how often each kind of work counts, and the sums whose largest is its time."""
         for work, count in row.work.items():
             if isinstance(work, PathFold):
-                yield count, [[(self.number("fold", row.dtype), work.nbytes)]]
+                # a rank folds what its ports received, one after another
+                yield count, [[(self.number("fold", row.dtype), work.nbytes * row.ports)]]
             else:
-                yield count, self._message_terms(work, row.nodes)
+                yield count, self._message_terms(work, row.nodes, row.ports)
         jobs = self.jobs(row.nodes)
         yield 1, [[(self.number("skew", jobs), math.log2(row.ranks))]]
         if row.memory.copied_bytes:
@@ -153,7 +157,7 @@ class CollectiveModel:
                 fresh.append((self.number("fresh of node", ""), sharing))
             yield 1, [fresh]
 
-    def _message_terms(self, message: PathMessage, nodes: int) -> list[Term]:
+    def _message_terms(self, message: PathMessage, nodes: int, ports: int) -> list[Term]:
         curve = self.curve(message.tier, nodes)
         knots = [self.number("curve", curve, knot) for knot in range(len(KNOTS))]
         place = sum(message.nbytes >= size for size in KNOTS[1:-1])
@@ -170,7 +174,16 @@ class CollectiveModel:
         else:
             queued.append((overhead, 1 + message.before))
         passing: Term = [(high, message.rank_bytes / width), (low, -message.rank_bytes / width)]
+        if ports > 1:
+            queued.append((self.number("further port", ""), ports - 1))
+        if message.hops and message.received:
+            queued.append((self.number("hop", ""), message.hops))
         alternatives = [queued + passing]
+        if ports > 1:
+            together = self.number("ports", "")
+            alternatives.append([*queued, (together, message.rank_bytes * ports)])
+        if message.link_bytes:
+            alternatives.append([*queued, (self.number("link", ""), message.link_bytes)])
         if self.shares_ports and message.port_bytes:
             port = self.number("port", self.jobs(nodes))
             self.number("port", "all")
@@ -329,6 +342,10 @@ def _start_value(name: str, group: str, number: int) -> float:
         "fresh": 1 / 4e9,
         "fresh of node": 1 / 2e10,
         "port": 1 / 1.2e10,
+        "ports": 1 / 2e10,
+        "further port": 3e-7,
+        "link": 1 / 1e10,
+        "hop": 1e-7,
         "overhead": 3e-7,
         "skew": 3e-7,
     }

@@ -31,6 +31,7 @@ from hpccoll.model.machine import TIER_LABELS
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.memory_work import MemoryWork, memory_work
 from hpccoll.model.observations import Observation
+from hpccoll.model.torus_links import Torus
 from hpccoll.model.traffic import TooManyMessagesError
 from hpccoll.model.validation import Validated, unknown_tiers_reason, unmet_reason
 from hpccoll.schedule import Algorithm, Cut, Schedule, itemsize
@@ -194,6 +195,7 @@ class _Operations:
             layout.workers,
             run,
             observation.dtype,
+            _ports(observation),
         )
 
     @staticmethod
@@ -207,7 +209,23 @@ class _Operations:
             observation.layout,
             observation.nbytes,
             observation.dtype,
+            _ports(observation),
+            _torus(observation),
         )
+
+
+def _ports(observation: Observation) -> int:
+    """Return how many ports of a rank are in use at once, each with its part of the vector."""
+    return int(observation.params.get("ports", 1))
+
+
+def _torus(observation: Observation) -> Torus | None:
+    """Return the torus of the nodes; None if there is none, or the messages go to other ranks than the schedule's."""
+    shape = observation.params.get("torus")
+    if shape is None or "peers" in observation.params:
+        return None
+    torus = Torus.parse(str(shape))
+    return torus if torus.nodes == observation.layout.nodes else None
 
 
 def _path(observation: Observation) -> tuple[Counter[PathWork], MemoryWork]:
@@ -219,8 +237,11 @@ def _path(observation: Observation) -> tuple[Counter[PathWork], MemoryWork]:
     call = observation.call
     size = itemsize(observation.dtype)
     elements = call.collective.elements(observation.nbytes, size, observation.layout.workers)
-    cut = Cut(call, elements, schedule.units, 1, size)
-    work = critical_path(OperationWaves((schedule,), cut), _TypicalCosts())
+    elements_a_port = -(-elements // _ports(observation))
+    cut = Cut(call, elements_a_port, schedule.units, 1, size)
+    torus = _torus(observation)
+    waves = OperationWaves((schedule,), cut, everyone=torus is not None)
+    work = critical_path(waves, _TypicalCosts(), torus)
     folds = [kind.nbytes for kind in work if isinstance(kind, PathFold)]
     memory = memory_work(call, algorithm.name, observation.nbytes, max(folds, default=0))
     return work, memory
@@ -392,6 +413,10 @@ _WORDS: Mapping[str, str] = {
     "fresh": "the rate of new memory",
     "fresh of node": "how ranks of a node hinder each other in new memory",
     "port": "the rate of a port that ranks share",
+    "ports": "the rate of all ports of a rank together",
+    "further port": "the overhead of a further port of a rank",
+    "link": "the rate of a link of the torus",
+    "hop": "the latency of a link of the torus",
     "overhead": "the overhead of a message that follows others of its rank",
     "skew": "how far apart ranks start",
 }

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.model.equal_waves import OperationWaves
+from hpccoll.model.torus_links import Torus
 from hpccoll.model.traffic import LaneWave, TooManyMessagesError
 from hpccoll.schedule.layout import TIERS
 
@@ -35,6 +36,8 @@ class PathMessage(NamedTuple):
     port_bytes: int  # likewise the port of its node; 0 inside a node
     # whether its receiver waits for it; else its sender does, which does not wait for the latency
     received: bool
+    link_bytes: int = 0  # likewise the fullest link of its way through a torus; 0 without a torus
+    hops: int = 0  # the links of that way
 
 
 class PathFold(NamedTuple):
@@ -59,17 +62,24 @@ class PathCosts(Protocol):
         """Return whether a message waits for its receiver."""
 
 
-MOST_MESSAGES = 500_000
+MOST_MESSAGES = 1 << 20
 """The most messages, of the ranks that stand for all, of an operation whose path is looked for."""
 
 
-def critical_path(waves: OperationWaves, costs: PathCosts) -> Counter[PathWork]:
+def critical_path(
+    waves: OperationWaves, costs: PathCosts, torus: Torus | None = None
+) -> Counter[PathWork]:
     """Return how often each kind of work is on the path that ends last, of an operation with one lane.
+
+    Args:
+        waves: the waves of the operation; on a torus those of all ranks, as none stand for others.
+        costs: what the work costs.
+        torus: the torus of the nodes, if they are on one.
 
     Raises:
         TooManyMessagesError: if it has more than ``MOST_MESSAGES``.
     """
-    paths = _Paths(waves, costs)
+    paths = _Paths(waves, costs, torus)
     messages = 0
     for run in waves.of(0):
         messages += run.repeats * sum(len(wave.source) for wave in run.waves)
@@ -85,8 +95,9 @@ def critical_path(waves: OperationWaves, costs: PathCosts) -> Counter[PathWork]:
 class _Paths:
     """The time at which each rank can begin its next step, and the path to it, of the ranks that stand for all."""
 
-    def __init__(self, waves: OperationWaves, costs: PathCosts) -> None:
+    def __init__(self, waves: OperationWaves, costs: PathCosts, torus: Torus | None) -> None:
         self.ranks = waves.block
+        self.torus = torus
         blocks = waves.layout.ranks // self.ranks
         self.layout = waves.layout
         if blocks > 1:
@@ -131,16 +142,16 @@ class _CompiledWave:
         self.target = wave.target % paths.ranks
         tier = paths.layout.tier(wave.source, wave.target)
         columns = _columns(paths, wave, tier)
-        alike, self.kind_of = np.unique(columns, axis=1, return_inverse=True)
-        self.kind_of = self.kind_of.ravel()
+        alike, self.kind_of = _distinct(columns)
         received = []
         sent = []
         self.seconds = np.zeros((2, alike.shape[1]))
         synchronous = []
         for number, kind in enumerate(alike.T.tolist()):
-            name = TIERS[kind[0]]
-            nbytes = kind[1]
-            arrival = PathMessage(name, nbytes, kind[2], kind[3], kind[4], received=True)
+            tier_number, nbytes, before, rank_bytes, port_bytes, link_bytes, hops = kind
+            arrival = PathMessage(
+                TIERS[tier_number], nbytes, before, rank_bytes, port_bytes, True, link_bytes, hops
+            )
             departure = arrival._replace(received=False)
             received.append(paths.number(arrival))
             sent.append(paths.number(departure))
@@ -193,13 +204,14 @@ class _CompiledWave:
         folding = ended[paths.folded[ended] > 0]
         for nbytes in np.unique(paths.folded[folding]):
             ranks = folding[paths.folded[folding] == nbytes]
-            paths.path[ranks, paths.number(PathFold(int(nbytes)))] += 1
+            column = paths.number(PathFold(int(nbytes)))  # before the path, which it may widen
+            paths.path[ranks, column] += 1
             paths.ready[ranks] += paths.costs.fold_s(int(nbytes))
         paths.folded[folding] = 0
 
 
 def _columns(paths: _Paths, wave: LaneWave, tier: Ints) -> Ints:
-    """Return tier, bytes, messages before, bytes of the rank and bytes of the port, by message."""
+    """Return tier, bytes, messages before, bytes of the rank, of the port and of a link, and hops, by message."""
     target = wave.target % paths.ranks
     before = np.maximum(_places(wave.source), _places(target))
     rank_bytes = np.maximum(
@@ -213,9 +225,30 @@ def _columns(paths: _Paths, wave: LaneWave, tier: Ints) -> Ints:
         port_bytes = np.maximum(
             _sums(paths.port[wave.source], passing), _sums(paths.port[target], passing)
         )
-    columns = np.stack([tier, wave.nbytes, before, rank_bytes, port_bytes * away])
+    link_bytes, hops = _links(paths, wave)
+    columns = np.stack([tier, wave.nbytes, before, rank_bytes, port_bytes * away, link_bytes, hops])
     whole: Ints = columns.astype(np.int64)
     return whole
+
+
+def _distinct(columns: Ints) -> tuple[Ints, Ints]:
+    """Return the distinct columns of a table, and which of them each column is; ``np.unique`` is slower at this."""
+    number = np.zeros(columns.shape[1], np.int64)
+    for row in columns:
+        values, value = np.unique(row, return_inverse=True)
+        _, number = np.unique(number * len(values) + value, return_inverse=True)
+    _, first = np.unique(number, return_index=True)
+    return columns[:, first], number
+
+
+def _links(paths: _Paths, wave: LaneWave) -> tuple[Ints, Ints]:
+    """Return the bytes of the fullest link, and the hops, by message; zeros without a torus."""
+    if paths.torus is None:
+        none = np.zeros(len(wave.source), np.int64)
+        return none, none
+    source, target = paths.node[wave.source], paths.node[wave.target]
+    link_bytes = paths.torus.link_bytes(source, target, wave.nbytes)
+    return link_bytes, paths.torus.hops(source, target)
 
 
 def _sums(owners: Ints, nbytes: Ints) -> Floats:

@@ -75,13 +75,19 @@ class LaneRuns:
 
 
 class OperationWaves:
-    """The runs of all lanes of an operation; those of one schedule and size are shared."""
+    """The runs of all lanes of an operation; those of one schedule and size are shared.
 
-    def __init__(self, schedules: Sequence[Schedule], cut: Cut) -> None:
+    Args:
+        schedules: the schedules of the slices.
+        cut: how the vector is cut into lanes and units.
+        everyone: whether to yield the messages of all ranks, where some stand for all as well.
+    """
+
+    def __init__(self, schedules: Sequence[Schedule], cut: Cut, *, everyone: bool = False) -> None:
         self.schedules = schedules
         self.layout = schedules[0].layout
         self.cut = cut
-        self.block = _common_block(schedules, cut)
+        self.block = self.layout.ranks if everyone else _common_block(schedules, cut)
         self.room = KEPT_MESSAGES
         self.runs_by_lane: dict[tuple[int, int], LaneRuns] = {}
 

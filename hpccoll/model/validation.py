@@ -218,6 +218,10 @@ def _unpredicted_reason(observation: Observation, machine: Machine) -> str:
         return "one rank sends no messages"
     if int(observation.params.get("copies", 0)) > 0:
         return "copies on a rank are not modelled"
+    if int(observation.params.get("ports", 1)) > 1:
+        return "several ports of a rank are not simulated"
+    if "torus" in observation.params:
+        return "the links of a torus are not simulated"
     return unmet_reason(observation) or unknown_tiers_reason(observation, machine.tiers)
 
 

@@ -88,7 +88,7 @@ def _error_lines(model: RunModel) -> Iterator[str]:
 
 
 def error_table(validated: Sequence[validation.Validated]) -> Iterator[str]:
-    """Yield a table of errors: of all, by place, by collective and algorithm, and by size."""
+    """Yield a table of errors: of all, by place, by collective and algorithm, by ports of a rank, and by size."""
     groups: dict[str, list[validation.Validated]] = defaultdict(list, all=list(validated))
     for case in validated:
         layout = case.observation.layout
@@ -96,6 +96,9 @@ def error_table(validated: Sequence[validation.Validated]) -> Iterator[str]:
     for case in validated:
         algorithm = case.observation.algorithm.name if case.observation.algorithm else ""
         groups[f"{case.observation.collective} {algorithm}"].append(case)
+    for case in validated:
+        if "ports" in case.observation.params:
+            groups[f"ports: {case.observation.params['ports']}"].append(case)
     for case in sorted(validated, key=lambda case: case.observation.nbytes):
         # sizes that the ranks do not divide are a little smaller than a power of two
         groups[f"about {format_size(1 << round(math.log2(case.observation.nbytes)))}"].append(case)

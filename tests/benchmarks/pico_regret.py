@@ -31,6 +31,7 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.model.observations import Observation
 from hpccoll.model.run_model import RunModel
 from hpccoll.model.validation import Validated
+from hpccoll.schedule import Parameter
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.case_row import make_row
 from hpccoll.store.rows import Row
@@ -91,20 +92,36 @@ class JudgedChoice:
     own_over_all: float | None  # the same for the library's own choice; None if it was not measured
 
 
-def judged_choices(model: RunModel) -> Iterator[JudgedChoice]:
-    """Yield the choice at each call for which the machine predicts several algorithms."""
-    fitted = {case.observation.collective for case in model.validated if not case.held_out}
-    rows = measured_rows(model)
-    for call, algorithms in predicted_algorithms(model).items():
+class Predicted(NamedTuple):
+    """What a machine can tell from others: implementations of an algorithm are one."""
+
+    transport: str
+    algorithm: str
+    parameters: tuple[tuple[str, Parameter], ...]  # its own, and the ports of a rank
+
+
+def judged_choices(*models: RunModel) -> Iterator[JudgedChoice]:
+    """Yield the choice at each call for which a machine predicts several algorithms, over one transport or another."""
+    fitted = set()
+    rows: dict[Call, Sequence[Row]] = {}
+    for model in models:
+        fitted |= {
+            (case.observation.transport, case.observation.collective)
+            for case in model.validated
+            if not case.held_out
+        }
+        rows |= measured_rows(model)
+    for call, algorithms in predicted_algorithms(models).items():
         if len(algorithms) < 2:
             continue
-        predicted = {name: cases[0].seconds for name, cases in algorithms.items()}
-        measured = {name: typical_seconds(cases) for name, cases in algorithms.items()}
-        chosen_s = measured[min(predicted, key=predicted.__getitem__)]
+        predicted = {key: cases[0].seconds for key, cases in algorithms.items()}
+        measured = {key: typical_seconds(cases) for key, cases in algorithms.items()}
+        chosen = min(predicted, key=predicted.__getitem__)
+        chosen_s = measured[chosen]
         best_s = min(row.median_s for row in rows[call])
         own_s = [row.median_s for row in rows[call] if row.algorithm == NATIVE]
         yield JudgedChoice(
-            is_of_fitted_collective=call.collective in fitted,
+            is_of_fitted_collective=(chosen.transport, call.collective) in fitted,
             over_predicted=chosen_s / min(measured.values()),
             over_all=chosen_s / best_s,
             own_over_all=min(own_s) / best_s if own_s else None,
@@ -122,18 +139,25 @@ def measured_rows(model: RunModel) -> Mapping[Call, Sequence[Row]]:
     return rows
 
 
-def predicted_algorithms(model: RunModel) -> Mapping[Call, Mapping[object, Sequence[Validated]]]:
-    """Return by call the held-out measurements with a prediction, by algorithm and its own parameters.
-
-    Those of an algorithm are of several implementations, which the machine cannot tell apart.
-    """
+def predicted_algorithms(
+    models: Sequence[RunModel],
+) -> Mapping[Call, Mapping[Predicted, Sequence[Validated]]]:
+    """Return by call the held-out measurements with a prediction, by what their machine can tell apart."""
     by_call = defaultdict(lambda: defaultdict(list))
-    for case in model.held_out:
-        observation = case.observation
-        if case.seconds and observation.algorithm:
-            parameters = tuple(sorted(observation.own_parameters.items()))
-            algorithm = observation.algorithm.name, parameters
-            by_call[Call.of_observation(observation)][algorithm].append(case)
+    for model in models:
+        for case in model.held_out:
+            observation = case.observation
+            if not case.seconds or not observation.algorithm:
+                continue
+            parameters = observation.own_parameters
+            if "ports" in observation.params:
+                parameters["ports"] = observation.params["ports"]
+            told_apart = Predicted(
+                observation.transport,
+                observation.algorithm.name,
+                tuple(sorted(parameters.items())),
+            )
+            by_call[Call.of_observation(observation)][told_apart].append(case)
     return by_call
 
 
@@ -180,9 +204,7 @@ def judge_machines(directory: Path, machines: Sequence[str]) -> int:
         except BadInputError as error:
             print(f"{machine}: no machine is fitted: {error}", file=sys.stderr)
             continue
-        choices: list[JudgedChoice] = []
-        for model in models_of_machine:
-            choices += judged_choices(model)
+        choices = list(judged_choices(*models_of_machine))
         if not choices:
             print(f"{machine}: no call with several predicted algorithms", file=sys.stderr)
             continue

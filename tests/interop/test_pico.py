@@ -143,9 +143,10 @@ def test_segments_ports_and_notes_are_parameters(tmp_path):
     }
     machine = write_machine(tmp_path / "data", {TIMESTAMP: files}, [row(notes="a note")])
     _, results = imported(tmp_path, machine)
-    found = {(row.algorithm, row.transport, *row.params.items()) for row in results.rows}
+    found = {(row.algorithm, row.transport, *sorted(row.params.items())) for row in results.rows}
     assert ("BINE-L", "utofu", ("ports", 6), ("segment", 4096)) in found
-    assert ("BINE-L", "utofu", ("ports", 6)) in found
+    on_torus = {("ports", 6), ("peers", "torus"), ("implementation", "BINE-L")}
+    assert ("bine", "utofu", *sorted(on_torus)) in found
     assert any("segment" in dict(params) for _, _, *params in found)
     raw = read_raw(tmp_path / "pico.h5")
     assert {history.outcome.params["notes"] for history in raw.histories()} == {"a note"}
@@ -237,11 +238,11 @@ def test_a_directory_without_results_is_refused(tmp_path):
 def test_a_table_of_small_runs_is_judged_by_large_ones_beside_the_library(tmp_path):
     later = TIMESTAMP.replace("2025", "2026")
     small = {
-        "0/1024_sparbit_over_int32.csv": times(*[4000] * 6),
+        "0/1024_neighbor_ompi_int32.csv": times(*[4000] * 6),
         "0/1024_default_ompi_int32.csv": times(*[5000] * 6),
     }
     large = {
-        "0/1024_sparbit_over_int32.csv": times(*[6000] * 6),
+        "0/1024_neighbor_ompi_int32.csv": times(*[6000] * 6),
         "0/1024_ring_over_int32.csv": times(*[5000] * 6),
         "0/1024_default_ompi_int32.csv": times(*[10000] * 6),
     }
@@ -257,7 +258,7 @@ def test_a_table_of_small_runs_is_judged_by_large_ones_beside_the_library(tmp_pa
     assert judged.code == 0, judged.err
     (setting,) = json.loads(judged.out)["settings"]
     (size,) = setting["sizes"]
-    assert (size["choice"], size["chosen_for_nodes"]) == ("sparbit_over", 4)
+    assert (size["choice"], size["chosen_for_nodes"]) == ("neighbor_ompi", 4)
     assert (size["regret"], size["default_regret"]) == (1.2, 2.0)
 
 
@@ -268,6 +269,7 @@ def test_algorithms_of_the_table_have_one_of_ours_or_the_reason_and_a_source(col
     for name, algorithm in pico_algorithms(collective).items():
         assert bool(algorithm.ours) != bool(algorithm.why), name
         assert not algorithm.ours or algorithm.ours in ours, name
+        assert algorithm.ours or not algorithm.peers, name
         assert algorithm.source.partition(":")[0] in sources, name
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from model_observations import observed
+from model_observations import observation, observed
 
 from hpccoll.model.collective_fit import KNOTS, CollectiveModel, FittedRow
 from hpccoll.model.collective_machine import OUTLIER_WEIGHT, fit_machine_to_collectives
@@ -12,6 +12,7 @@ from hpccoll.model.critical_path import PathMessage
 from hpccoll.model.machine import Machine, MessageCosts, OwnMemory, Tier
 from hpccoll.model.machine_file import read_machine, write_machine
 from hpccoll.model.memory_work import MemoryWork
+from hpccoll.model.torus_links import Torus
 from hpccoll.model.validation import Errors, validate
 from hpccoll.schedule import Layout
 
@@ -165,3 +166,59 @@ def test_a_machine_fitted_to_one_node_has_messages_inside_nodes_only():
 
 def test_few_measurements_are_not_fitted():
     assert fit_machine_to_collectives(measured(TRUE, 4)[:9], "few", 16) is None
+
+
+def on_ports(ports, *nodes):
+    """Return what gathers take if ranks send a part of the vector over each of their ports at once."""
+    gathers = (("all_gather", "ring"), ("all_gather", "recursive_doubling"))
+    cases = []
+    for case in measured(TRUE, *nodes, cases=gathers):
+        if case.nbytes < 8 * case.layout.workers:
+            continue
+        params = {**case.params, "ports": ports}
+        cases.append(replace(case, nbytes=ports * case.nbytes, params=params))
+    return cases
+
+
+def test_several_ports_of_a_rank_send_parts_of_the_vector_at_once():
+    cases = [case for ports in (1, 3) for case in on_ports(ports, 4, 8, 16, 32)]
+    fit = fit_machine_to_collectives(cases, "ports", 16)
+    errors = Errors.of([case for case in fit.validated if case.held_out])
+    assert (errors.error_median, errors.within_close) == (pytest.approx(0, abs=0.08), 1.0)
+    reasons = {case.reason for case in validate(on_ports(3, 4), fit.machine.machine())}
+    assert reasons == {"several ports of a rank are not simulated"}
+
+
+def on_torus(length):
+    """Return what gathers between powers of two take on a torus whose links are slower than its ranks."""
+    torus = Torus((length,) * 3)
+    me = np.arange(torus.nodes)
+    cases = []
+    for nbytes in SIZES:
+        block = nbytes // torus.nodes
+        seconds = 0.0
+        distance = 1
+        while distance < torus.nodes:
+            sent = np.full(torus.nodes, block * distance)
+            fullest = torus.link_bytes(me, me ^ distance, sent).max()
+            seconds += 2e-6 + fullest / 5e9
+            distance *= 2
+        about = {"key": ("job", f"run on {length}", "")}
+        params = {"torus": "x".join([str(length)] * 3)}
+        layout = Layout.of(torus.nodes, 1)
+        case = observation(
+            "all_gather", "recursive_doubling", nbytes, seconds, layout, about, **params
+        )
+        cases.append(case)
+    return cases
+
+
+def test_messages_that_share_the_links_of_a_torus_are_slower_on_more_nodes():
+    cases = [case for length in (2, 4, 8) for case in on_torus(length) * 2]
+    fit = fit_machine_to_collectives(cases, "torus", 64)
+    errors = Errors.of([case for case in fit.validated if case.held_out])
+    assert errors.error_median < 0.1
+    unlinked = [replace(case, params={}, requested={}) for case in cases]
+    without = fit_machine_to_collectives(unlinked, "no torus", 64)
+    blind = Errors.of([case for case in without.validated if case.held_out])
+    assert blind.error_median > 1.5 * errors.error_median

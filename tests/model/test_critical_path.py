@@ -7,6 +7,7 @@ from hpccoll.model.critical_path import PathFold, PathMessage, critical_path
 from hpccoll.model.equal_waves import OperationWaves
 from hpccoll.model.machine import Machine, MessageCosts, Tier
 from hpccoll.model.simulation import simulate_waves
+from hpccoll.model.torus_links import Torus
 from hpccoll.schedule import Cut, Layout, itemsize
 
 MACHINE = Machine(
@@ -86,3 +87,26 @@ def test_a_ring_has_a_message_and_a_fold_for_each_step():
     messages = sum(count for work, count in path.items() if isinstance(work, PathMessage))
     folds = sum(count for work, count in path.items() if isinstance(work, PathFold))
     assert (messages, folds) == (14, 7)
+
+
+def test_messages_on_a_torus_share_its_links():
+    schedule, cut = operation("all_reduce", "recursive_doubling", 1 << 14, Layout.of(16, 1))
+    waves = OperationWaves((schedule,), cut, everyone=True)
+    path = critical_path(waves, Costs(), Torus((4, 4)))
+    messages = [work for work in path if isinstance(work, PathMessage)]
+    # neighbours along both dimensions, and ranks two links apart, whose links two messages share
+    assert {(message.hops, message.link_bytes) for message in messages} == {
+        (1, 1 << 14),
+        (2, 2 << 14),
+    }
+    assert sum(path[message] for message in messages) == 4
+    without = critical_path(OperationWaves((schedule,), cut), Costs())
+    assert {work.link_bytes for work in without if isinstance(work, PathMessage)} == {0}
+
+
+def test_a_path_of_many_kinds_of_folds_has_all_of_them():
+    layout = Layout.of(1 << 11, 1)
+    schedule, cut = operation("reduce_scatter", "recursive_halving", 4 << 11, layout)
+    path = critical_path(OperationWaves((schedule,), cut), Costs())
+    folds = [work.nbytes for work in path if isinstance(work, PathFold)]
+    assert sorted(folds) == [4 << step for step in range(11)]

@@ -1,0 +1,38 @@
+"""Sparbit: an all-gather whose distances fall, so that most bytes go to near ranks, and no block moves at the end.
+
+At p = 5, which blocks a rank has:
+
+    rank         0       1       2       3       4
+    start        0       1       2       3       4
+    distance 4   01      12      23      34      40        each receives from the rank 4 before its own block,
+    distance 2   013     124     230     341     402       2 before its own block,
+    distance 1   01234   12340   23401   34012   40123     1 before the two blocks that are missing
+
+Before the round of distance d a rank has every 2d-th of the blocks before its own, ceil(p / 2d) of
+them; afterwards every d-th. Each block is a message, which lies at its place in the result.
+
+Cost: ceil(log2 p) alpha + (p - 1)/p S beta, that of Bruck's, whose largest messages go farthest.
+
+W. Loch, G. Koslovski: Sparbit: a new logarithmic-cost and data locality-aware MPI Allgather
+algorithm, SBAC-PAD (2021).
+"""
+
+from collections.abc import Iterator
+
+from hpccoll.algorithms.bruck import bruck_all_gather
+from hpccoll.schedule import Layout, all_gather
+from hpccoll.schedule.step import Index, Recv, Send, Step, ceil_log2
+
+
+@all_gather("sparbit", cost=bruck_all_gather.cost)
+def sparbit(layout: Layout, me: Index) -> Iterator[Step]:
+    p = layout.workers
+    for k in reversed(range(ceil_log2(p))):
+        distance = 1 << k
+        count = -(-p // distance) - -(-p // (2 * distance))
+        after, before = (me + distance) % p, (me - distance) % p
+        # which blocks of a rank, counted back from its own
+        blocks = range(0, 2 * distance * count, 2 * distance)
+        sends = [Send(after, (me - block) % p) for block in blocks]
+        receives = [Recv(before, (before - block) % p) for block in blocks]
+        yield Step(*sends, *receives)

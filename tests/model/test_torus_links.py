@@ -1,0 +1,55 @@
+"""The links of a torus: how far messages go, and what the fullest link of each carries."""
+
+import numpy as np
+import pytest
+
+from hpccoll.common.errors import BadInputError
+from hpccoll.model.torus_links import Torus
+
+
+def all_of(torus):
+    """Return the numbers of all nodes."""
+    return np.arange(torus.nodes)
+
+
+@pytest.mark.parametrize(("distance", "hops"), [(0, 0), (1, 1), (3, 3), (4, 4), (5, 3), (7, 1)])
+def test_a_message_goes_the_shorter_way_round_a_ring(distance, hops):
+    ring = Torus((8,))
+    source = all_of(ring)
+    target = (source + distance) % 8
+    assert set(ring.hops(source, target)) == {hops}
+    # all ranks send as far: each link carries as many messages as each passes
+    assert set(ring.link_bytes(source, target, np.full(8, 10))) == {10 * hops}
+
+
+def test_a_message_goes_along_the_dimensions_in_turn():
+    torus = Torus.parse("2x3x4")
+    assert torus.nodes == 24
+    source, target = np.array([0]), np.array([23])
+    assert torus.hops(source, target) == [1 + 1 + 1]
+    # both pass the link from 0 forwards along the last dimension; the second one alone goes on
+    source, target = np.array([0, 0, 12]), np.array([1, 2, 12])
+    assert torus.link_bytes(source, target, np.array([5, 7, 9])).tolist() == [12, 12, 0]
+
+
+def test_messages_one_way_and_the_other_do_not_share_a_link():
+    ring = Torus((4,))
+    source, target = np.array([0, 1]), np.array([1, 0])
+    assert ring.link_bytes(source, target, np.array([5, 7])).tolist() == [5, 7]
+
+
+def test_the_bytes_of_all_links_are_those_of_all_hops():
+    torus = Torus((3, 4, 2))
+    draw = np.random.default_rng(1)
+    source, target = draw.integers(0, torus.nodes, (2, 200))
+    nbytes = draw.integers(1, 100, 200)
+    fullest = torus.link_bytes(source, target, nbytes)
+    hops = torus.hops(source, target)
+    assert ((fullest >= nbytes) == (hops > 0)).all()
+    assert fullest.max() * torus.nodes * 2 * 3 >= (hops * nbytes).sum()
+
+
+@pytest.mark.parametrize("text", ["", "4x", "0x4", "4x4y", "-1"])
+def test_a_shape_that_is_none_is_refused(text):
+    with pytest.raises(BadInputError):
+        Torus.parse(text)
