@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hpccoll.common.decided_cases import DecidedCases
+    from hpccoll.judge.reference import Reference
     from hpccoll.judge.run_comparison import Comparison
     from hpccoll.store.rows import Results
 
@@ -215,7 +216,33 @@ def _make_reference(paths: list[Path], out: Path | None) -> int:
         print(
             f"left out: {format_count(left_out, 'case')} with a correct result in some of the runs only"
         )
+    _warn_if_loose(made, paths, results)
     return max(codes)
+
+
+def _warn_if_loose(
+    made: "Reference", paths: "Sequence[Path]", results: "Sequence[Results]"
+) -> None:
+    """Print which runs of a reference were disturbed, and how many of its bounds exclude nothing."""
+    from hpccoll.judge.reference import FAILS_ALONE
+    from hpccoll.store.host_load import describe_disturbance
+
+    reasons = []
+    for path, read in zip(paths, results, strict=True):
+        load = describe_disturbance(run.provenance for run in read.runs)
+        if load:
+            reasons.append(f"{path} was disturbed: {load}")
+    loose = len(made.loose_cases)
+    if loose:
+        cases = f"{loose} of {format_count(len(made.cases), 'case')}"
+        reasons.append(
+            f"in {cases} it allows more than {FAILS_ALONE} times the time, and so excludes nothing"
+        )
+    for reason in reasons:
+        print(f"hpccoll: {to_one_line(reason)}", file=sys.stderr)
+    if reasons:
+        remedy = "measure these runs again on an idle machine, and make the reference of them"
+        print(f"hpccoll: the reference may allow too much; do: {remedy}", file=sys.stderr)
 
 
 def _check_distinct(paths: "Sequence[Path]", results: "Sequence[Results]") -> None:

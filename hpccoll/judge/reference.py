@@ -35,6 +35,12 @@ MIN_RUNS = 3
 """Two runs have one degree of freedom: their prediction interval is 16 standard deviations wide to each side."""
 
 
+FAILS_ALONE = 3
+"""The time over the upper bound of a reference from which on a row fails whatever its neighbours
+do: of two healthy sweeps of the testbed, a burst of noise made a single row take 2.1 times as long.
+A bound that is as many times the time of its case would allow such a row, and excludes nothing."""
+
+
 _Seconds = Annotated[float, PositiveNumber(1e9).meta]
 # None of other cases, and in files of before
 _PartOfStep = Annotated[float, Meta(ge=0, le=1e9)] | None
@@ -141,6 +147,11 @@ class Reference:
                 raise BadInputError(
                     f"cases.{number}.times_s", len(case.times_s), f"times of {runs} runs"
                 )
+
+    @property
+    def loose_cases(self) -> list[ReferenceCase]:
+        """The cases whose upper bound excludes nothing."""
+        return [case for case in self.cases if case.high_s > FAILS_ALONE * case.seconds]
 
     @property
     def side(self) -> Side:

@@ -39,7 +39,7 @@ from hpccoll.judge.held import EARLIER_RUN, REFERENCE, Acceptance, Expected, Hel
 from hpccoll.judge.provenance_changes import Facts, changes, facts_of_runs
 from hpccoll.judge.side_by_side import SideBySide, SideBySideJson, side_by_side
 from hpccoll.store.call_key import CallKey
-from hpccoll.store.host_load import busy_hosts, describe_busy
+from hpccoll.store.host_load import describe_disturbance
 from hpccoll.store.rows import Results, Row, Run
 
 PLURALS = {verdict: str(verdict) for verdict in HeldVerdict} | {
@@ -418,16 +418,13 @@ class Side:
     @classmethod
     def of(cls, results: Results, sources: Collection[str | None] | None = None) -> "Side":
         """Return the side of a run, with the results of the programs ``sources`` [all]."""
-        busy = []
-        for run in results.runs:
-            busy += busy_hosts(run.provenance)
-        load = describe_busy(busy) if busy else None
+        load = describe_disturbance(run.provenance for run in results.runs)
         gaps = {gap.case: gap.reason for gap in (*results.skipped, *results.missing)}
         rows = results.rows
         if sources is not None:
             rows = tuple(row for row in rows if row.source in sources)
         cases = cases_of_rows(rows, results.runs)
-        return cls(cases, facts_of_runs(results.runs), load, gaps)
+        return cls(cases, facts_of_runs(results.runs), load or None, gaps)
 
 
 def compare(old: Results, new: Results, tolerance: float = TOLERANCE) -> Comparison:

@@ -18,7 +18,7 @@ from hpccoll.analysis.setting import Choice
 from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.cases.library_request import NCCL_ALGORITHMS, requested_by_environment
 from hpccoll.common.text import join_words
-from hpccoll.common.units import format_per_cent
+from hpccoll.common.units import format_factor, format_per_cent
 from hpccoll.evidence.log_record import NCCL_LIBRARIES, LogRecord
 from hpccoll.judge.acceptance import Judged
 from hpccoll.judge.expectations import expectations as schedule_expectations
@@ -38,7 +38,7 @@ from hpccoll.judge.held import (
 from hpccoll.judge.library_expectations import library_expectations, transport_mismatch
 from hpccoll.judge.named_gpus import gpus_with_model, other_gpus
 from hpccoll.judge.nccl_expectations import BEYOND, LARGE, Expectation, expected_of_nccl
-from hpccoll.judge.reference import Reference, check_common_case
+from hpccoll.judge.reference import FAILS_ALONE, Reference, check_common_case
 from hpccoll.judge.run_comparison import (
     TOLERANCE,
     CaseComparison,
@@ -72,11 +72,6 @@ IS_IT_THAT_MACHINE = "are nodes, ports and ranks those of the machine?"
 
 WIDEST = 1.5
 """The ratio of the ends of a published range, from LARGE on, beyond which it decides nothing: sources do not agree."""
-
-FAILS_ALONE = 3
-"""The time over the upper bound of a reference from which on a row fails whatever its neighbours
-do: of two healthy sweeps of the testbed, a burst of noise made a single row take 2.1 times as long.
-"""
 
 UNSTEADY = 1.1
 """The upper bound of a reference over its time from which on one run is not evidence: what moves
@@ -534,7 +529,18 @@ def _of_reference(row: Row, held: CaseComparison) -> Judged:
     judgement = _undecided(row, held.expected, "; ".join(caveats_of(row, alike=True)))
     if judgement.reason:
         return judgement
+    allowed = held.expected.high / held.expected.value
+    if allowed > FAILS_ALONE and held.acceptance is not Acceptance.FAIL:
+        return _untold(judgement, excludes_nothing(allowed))
     return replace(judgement, verdict=held.verdict, reason=held.reason)
+
+
+def excludes_nothing(allowed: float) -> str:
+    """Return why a reference decides nothing whose bound is ``allowed`` times its time."""
+    return (
+        f"the reference allows {format_factor(allowed)} its time, and so excludes nothing: its runs differ too much; "
+        "do: make it again from runs on an idle machine"
+    )
 
 
 def _confirmed_by_runs(judged: Sequence[Judged], identities: Mapping[RowKey, str]) -> list[Judged]:

@@ -92,8 +92,17 @@ def _gigabytes(rate: float | None) -> str:
     return f"{rate / 1e9:.3f}" if rate >= 1e8 else f"{rate / 1e9:.3g}"
 
 
+MAX_PER_CENT = 999
+"""The largest per cent that is printed: what is more says nothing but that the time is unknown."""
+
+
 def _per_cent(part: float) -> str:
-    return f"{part * 100:.1f}" if part < 1 else f"{part * 100:.0f}"
+    percent = part * 100
+    if round(percent) > MAX_PER_CENT:
+        return f">{MAX_PER_CENT}"
+    if part < 1:
+        return f"{percent:.1f}"
+    return f"{percent:.0f}"
 
 
 def _half_interval(r: Row) -> str:

@@ -94,5 +94,13 @@ def describe_busy(hosts: Iterable[HostLoad]) -> str:
     return "; ".join(parts)
 
 
+def describe_disturbance(provenances: Iterable[Mapping[str, Any]]) -> str:
+    """Return what else used the hosts of some attempts, in words; empty if nothing did."""
+    busy: list[HostLoad] = []
+    for provenance in provenances:
+        busy += busy_hosts(provenance)
+    return describe_busy(busy)
+
+
 def _on(load: HostLoad) -> str:
     return f" of {load.host}" if load.host else ""

@@ -158,6 +158,33 @@ def test_the_command_makes_a_reference_and_compares_a_run_with_it(tmp_path):
     assert (regression["algorithm"], regression["requested_bytes"]) == ("ring", 4096)
 
 
+def test_the_command_names_runs_that_were_disturbed_and_bounds_that_exclude_nothing(tmp_path):
+    load = {
+        "host": "n0",
+        "stolen": 0.0,
+        "other_cores": 1.2,
+        "busiest": [{"name": "make", "cores": 1.2}],
+    }
+    file = tmp_path / "F.json"
+
+    def warnings(noise, *provenances):
+        runs = [
+            write_run(tmp_path / f"{seed}-{noise}.h5", seed=seed, between=noise, provenance=about)
+            for seed, about in enumerate(provenances)
+        ]
+        made = invoke("compare", "--make-reference", *runs, "--out", file)
+        assert made.code == 0
+        return made.err, runs
+
+    said, runs = warnings(0.01, None, {"host_load": [load]}, None)
+    assert f"{runs[1]} was disturbed: other processes used 1.20 cores of n0 (make 1.20)" in said
+    assert str(runs[0]) not in said
+    assert "may allow too much; do: measure" in said
+    said, _ = warnings(3.0, None, None, None)
+    assert "excludes nothing" in said
+    assert "may allow too much" in said
+
+
 def test_the_command_says_how_many_cases_a_reference_leaves_out(tmp_path):
     gone = {("ring", 4096): None, ("ring", 1024): None}
     runs = [

@@ -150,6 +150,18 @@ def test_the_lines_of_runs(printed):
     assert_golden("run", "\n".join(said))
 
 
+def test_per_cents_of_times_that_noise_hides_are_capped(printed):
+    job = replace(JOB, effort=Effort(rounds=3))
+    wide = printed(lasting(CASES[0], 1, 1, 10**6), job=job).splitlines()[-1].split()
+    headings = "algorithm", "size", "unit", "place", "time", "+-", "p99", "algbw", "busbw"
+    cells = dict(zip((*headings, "#wrong", "iters", "rounds"), wide, strict=False))
+    assert (cells["+-"], cells["rounds"]) == (">999", ">999")
+    near = printed(lasting(CASES[0], 100, 100, 1090), job=job).splitlines()[-1].split()
+    assert (
+        dict(zip((*headings, "#wrong", "iters", "rounds"), near, strict=False))["rounds"] == "990"
+    )
+
+
 @pytest.mark.parametrize(
     ("lost_s", "every_s", "expected"),
     [

@@ -1,7 +1,8 @@
 """Choices among a library's own algorithms in words."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from operator import attrgetter
 from statistics import geometric_mean
 
 from hpccoll.analysis.library_evidence import nccl_name
@@ -17,6 +18,7 @@ from hpccoll.common.units import (
 )
 from hpccoll.common.version import __version__
 from hpccoll.extensions.tables.library_choices import DEFAULT, LibraryChoices, LibraryRange
+from hpccoll.extensions.tables.unused_gains import Reason, UnusedGain
 
 MADE_BY = "made by hpccoll"
 """What the origin of every table begins with."""
@@ -29,8 +31,14 @@ def _mean_gain(size_range: LibraryRange) -> str:
 
 
 def _runner_up(size_range: LibraryRange) -> str:
+    """Return the runner-up, and how many times as long it takes; if it measured faster, how many times as fast."""
     largest = size_range.sizes[-1]
-    return f"{largest.runner_up} {format_factor(largest.lead)}"
+    if largest.lead >= 1:
+        return f"{largest.runner_up}, {format_factor(largest.lead)} as long"
+    faster = f"{largest.runner_up}, {format_factor(1 / largest.lead)} as fast"
+    if largest.lead_at_most < 1:
+        return faster
+    return f"{faster}, within the noise"
 
 
 def _greatest_loss(size_range: LibraryRange) -> str:
@@ -52,7 +60,7 @@ _COLUMNS: Columns[LibraryRange] = (
 
 LEGEND = (
     "  gain: the time of the default over that of the choice; time, interval and runner-up: at the largest size",
-    "  runner-up: the fastest other algorithm, and its time over that of the choice",
+    "  runner-up: the fastest other algorithm, beside the choice",
     "  loses at most: the time of the choice over that of any other algorithm, by the worst ends of their intervals",
 )
 
@@ -64,20 +72,67 @@ def library_choice_lines(choices: LibraryChoices) -> Iterator[str]:
         lambda size_range: (size_range.collective, size_range.ranks, size_range.nodes),
     )
     for (name, ranks, nodes), group in by_shape:
+        unused = choices.unused.get((name, ranks, nodes), ())
         ranges = list(group)
         crowded = ""
         if ranges[0].oversubscribed:
             crowded = " (more ranks than cores)"
         yield f"{name}, {format_count(ranks, 'rank')} on {format_counts(nodes, 'node')}{crowded}"
         yield from table_lines(*table_of(_COLUMNS, ranges))
+        yield from _unused_lines(unused, ranges)
     if choices.ranges:
         yield from LEGEND
     for reason in choices.left_out:
         yield f"left out: {reason}"
     for finding in choices.under_load:
         yield finding.with_remedy
-    if choices.ranges and all(size_range.choice.is_native for size_range in choices.ranges):
-        yield f"no algorithm is clearly faster than the {DEFAULT}: the table leaves all calls to the library"
+    yield from _conclusion(choices)
+
+
+_REASONS: Mapping[Reason, str] = {
+    "noise": "within the noise: their 95 % intervals overlap",
+    "other calls": "but not in all types and placements, which the table cannot tell apart",
+    "range": "but another choice measured faster over that range of sizes",
+}
+"""Why a table does not name what measured faster."""
+
+TOO_NOISY = "too noisy to decide at {where}; do: measure again on an idle machine, with more rounds"
+
+
+def _unused_lines(unused: Sequence[UnusedGain], ranges: Sequence[LibraryRange]) -> Iterator[str]:
+    """Yield what measured faster than the default where that stays, and why it stays."""
+    measured = sum(len(size_range.sizes) for size_range in ranges)
+    for gain in unused:
+        faster = gain.measured_gains
+        if faster:
+            where = f"{len(faster)} of {format_count(measured, 'size')}"
+            factor = format_factor(geometric_mean(faster))
+            claim = f"{factor} as fast as the {DEFAULT} at {where}"
+            yield f"  {gain.algorithm} measured {claim}, {_REASONS[gain.reason]}"
+
+
+def _conclusion(choices: LibraryChoices) -> Iterator[str]:
+    """Yield where noise leaves the choice open, and whether the table changes anything."""
+    measured = noisy = 0
+    for key, group in groupby(choices.ranges, attrgetter("ranks_of_call")):
+        measured += sum(len(size_range.sizes) for size_range in group)
+        unused = choices.unused.get(key, ())
+        noisy_sizes: set[int] = set()
+        for gain in unused:
+            if gain.reason == "noise":
+                noisy_sizes.update(gain.gains)
+        noisy += len(noisy_sizes)
+    too_noisy = TOO_NOISY.format(where=f"{noisy} of {format_count(measured, 'size')}")
+    changes_nothing = all(size_range.choice.is_native for size_range in choices.ranges)
+    if changes_nothing and choices.ranges:
+        why = f"no algorithm is clearly faster than the {DEFAULT}"
+        if noisy:
+            why = too_noisy
+        yield f"the table leaves all calls to the library: {why}"
+    elif noisy:
+        yield f"the table leaves calls to the library: {too_noisy}"
+    if noisy:
+        yield from choices.noise
 
 
 def origin_text(choices: LibraryChoices) -> str:

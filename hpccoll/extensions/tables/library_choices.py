@@ -9,14 +9,16 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, groupby, pairwise
 from operator import attrgetter, itemgetter
+from typing import TypeAlias
 
 from hpccoll.analysis.choice_table import ChoiceRange
 from hpccoll.analysis.library_evidence import collective_variables
 from hpccoll.analysis.load_findings import load_findings
 from hpccoll.analysis.measured_choices import ChoiceTime, Curves, MeasuredSetting, measured_settings
+from hpccoll.analysis.measurement_quality import noise_note
 from hpccoll.analysis.setting import Choice, Setting, recorded_mpi_version
 from hpccoll.analysis.size_ranges import choose_ranges
 from hpccoll.analysis.strength import NOTICEABLE
@@ -29,7 +31,9 @@ from hpccoll.common.errors import UnusableError
 from hpccoll.common.text import Finding
 from hpccoll.common.units import format_count
 from hpccoll.evidence.verdict import UNKNOWN
+from hpccoll.extensions.tables.unused_gains import UnusedGain, unused_gains
 from hpccoll.schedule.collective import NATIVE
+from hpccoll.store.host_load import describe_disturbance
 from hpccoll.store.rows import Results, Row, Run
 
 DEFAULT = "default"
@@ -48,6 +52,7 @@ class SizeChoice:
     runner_up: str  # the fastest other algorithm
     lead: float  # the time of that over its own: what the choice gains, or below 1 loses
     lead_at_least: float  # likewise, of the other algorithm that its interval leaves the fastest
+    lead_at_most: float  # of the runner-up, by the ends of both intervals that are farthest apart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +68,14 @@ class LibraryRange:
     choice: Choice  # an algorithm of the library; native is its default
     sizes: tuple[SizeChoice, ...]  # at its measured sizes, ascending
 
+    @property
+    def ranks_of_call(self) -> "RanksOfCall":
+        return self.collective, self.ranks, self.nodes
+
+
+RanksOfCall: TypeAlias = tuple[str, int, tuple[int, ...]]
+"""The collective, the number of ranks, and the numbers of nodes on which they were measured."""
+
 
 @dataclass(frozen=True, slots=True)
 class LibraryChoices:
@@ -72,6 +85,9 @@ class LibraryChoices:
     runs: tuple[Run, ...]  # the runs that measured them
     left_out: tuple[str, ...]  # which results do not count, in words
     under_load: tuple[Finding, ...] = ()  # where they differ from the choices under load
+    # by collective, number of ranks, and numbers of nodes: what may gain where the default stays
+    unused: Mapping[RanksOfCall, tuple[UnusedGain, ...]] = field(default_factory=dict)
+    noise: tuple[str, ...] = ()  # how noisy the results are, and what disturbed them, in words
 
 
 def library_choices(
@@ -103,13 +119,16 @@ def library_choices(
         groups[group_of(setting)].append((setting, measured))
     ranges: list[LibraryRange] = []
     choices: dict[tuple[tuple[str, int, int, str], int], Choice] = {}  # by group and size
+    unused: dict[RanksOfCall, tuple[UnusedGain, ...]] = {}
     for group, members in sorted(groups.items()):
         *_, load = group
-        for chosen in _ranges(members, left_out, has_default=has_default):
-            if load == IDLE:
-                ranges.append(chosen)
+        chosen_ranges = list(_ranges(members, left_out, has_default=has_default))
+        for chosen in chosen_ranges:
             for size in chosen.sizes:
                 choices[group, size.nbytes] = chosen.choice
+        if load == IDLE and chosen_ranges:
+            ranges += chosen_ranges
+            unused[chosen_ranges[0].ranks_of_call] = _unused_gains(members, chosen_ranges)
     under_load = load_findings(
         settings, lambda setting, size: choices.get((group_of(setting), size))
     )
@@ -118,7 +137,28 @@ def library_choices(
         raise _nothing_to_choose(library, lines)
     measuring = {row.run_id for row in rows}
     runs = tuple(run for run in results.runs if run.run_id in measuring)
-    return LibraryChoices(tuple(ranges), runs, lines, tuple(under_load))
+    noise = tuple(_noise_lines(replace(results, rows=rows, runs=runs)))
+    return LibraryChoices(tuple(ranges), runs, lines, tuple(under_load), unused, noise)
+
+
+def _unused_gains(
+    members: Iterable[tuple[Setting, MeasuredSetting]], ranges: Iterable[LibraryRange]
+) -> tuple[UnusedGain, ...]:
+    """Return what algorithms may gain in the ranges that keep the default."""
+    kept = [chosen for chosen in ranges if chosen.choice.is_native]
+    if not kept:
+        return ()
+    sizes = [size.nbytes for chosen in kept for size in chosen.sizes]
+    settings = [measured for _, measured in members]
+    return tuple(unused_gains(settings, kept[0].choice, sizes))
+
+
+def _noise_lines(results: Results) -> Iterator[str]:
+    """Yield how noisy results are, and what disturbed their runs."""
+    yield noise_note(results)
+    disturbance = describe_disturbance(run.provenance for run in results.runs)
+    if disturbance:
+        yield f"Disturbed: {disturbance}."
 
 
 def _nothing_to_choose(library: str, left_out: Sequence[str]) -> UnusableError:
@@ -416,4 +456,5 @@ def _size_choice(
         runner_up=name,
         lead=times[runner_up].seconds / seconds,
         lead_at_least=lowest / high,
+        lead_at_most=times[runner_up].ends[1] / low,
     )

@@ -23,6 +23,7 @@ from hpccoll.extensions.tables.formats.lint_table import (
 from hpccoll.extensions.tables.formats.tuning_rule import TuningTable
 from hpccoll.extensions.tables.formats.write_table import (
     FORMATS,
+    TableFormat,
     expressible_choices,
     knows_nodes,
     table_files,
@@ -37,7 +38,7 @@ from hpccoll.extensions.tables.verified_calls import (
     VerifiedCall,
     verify_table,
 )
-from hpccoll.extensions.tables.verified_table_text import verified_lines
+from hpccoll.extensions.tables.verified_table_text import over_tcp, verified_lines
 from hpccoll.store.rows import Results
 
 
@@ -154,11 +155,11 @@ class TuningFormats:
             else []
         )
         if not calls and not refused:
-            raise _nothing_to_verify(path, table_format.variables)
+            raise _nothing_to_verify(path, table_format)
         record = {"findings": list(map(asdict, refused)), "calls": list(map(asdict, calls))}
         lines = list(map(finding_line, refused))
         if calls:
-            lines += verified_lines(calls)
+            lines += verified_lines(calls, table_format.library)
         show_found(record, lines, as_json=as_json)
         verdicts = {call.verdict for call in calls}
         is_wrong = refused or verdicts & {IGNORED, OVERRULED, FAILED} or verdicts == {NOT_SHOWN}
@@ -178,8 +179,9 @@ def _read_table(path: Path, name: str | None, option: str) -> TuningTable:
     return lint_table(read_text(path, option, MAX_TABLE_BYTES), name)
 
 
-def _nothing_to_verify(path: Path, templates: tuple[str, ...]) -> UnusableError:
-    variables = ", ".join(template.format(path=path.resolve()) for template in templates)
+def _nothing_to_verify(path: Path, table_format: TableFormat) -> UnusableError:
+    names = [template.format(path=path.resolve()) for template in table_format.variables]
+    variables = ", ".join(names)
     why = f"no call was measured both with these variables, which let {path} count, and without: {variables}"
-    remedy = "a sweep whose variants are default and one with them, with all other variables of collectives alike"
+    remedy = f"{over_tcp(table_format.library)}, with all other variables of collectives alike"
     return UnusableError("PATHS", f"{why}; do: {remedy}")

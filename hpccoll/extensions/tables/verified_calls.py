@@ -2,9 +2,9 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -14,6 +14,7 @@ from hpccoll.analysis.setting import machine_name, recorded_mpi_version
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.library_algorithms import library_collective, library_table
 from hpccoll.cases.requirements import MPI_LIBRARIES
+from hpccoll.extensions.tables.formats.mpich_json import read_mpich_json, write_mpich_json
 from hpccoll.schedule import itemsize
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.call_key import CallKey
@@ -61,6 +62,8 @@ class Rule(Protocol):
     def measure(self) -> str: ...
     @property
     def conditions(self) -> tuple[str, ...]: ...
+    @property
+    def parameters(self) -> Mapping[str, int | str]: ...
     @property
     def line(self) -> int: ...
 
@@ -163,17 +166,21 @@ def _verify(
     row: Row, without_table: Row, rules: Sequence[Rule], library: str, details: str
 ) -> VerifiedCall:
     call = library_collective(library, row.collective)
-    rule = next((rule for rule in rules if rule.collective == call and _applies(rule, row)), None)
-    named = None
-    if rule and rule.algorithm not in UNDECIDED:
-        named = rule.algorithm
+    rule = _first_rule(rules, call, row)
     own = _traffic(row).get("")
     forced = dict(_traffic(without_table))
     plain = forced.pop("", None)
     ran = _matching(forced, own)
     without = _matching(forced, plain)
-    is_distinct = named is None or (named in forced and len(ran) < len(forced))
     changed = bool(own and plain) and not _is_same(own or (), plain or ())
+    named = None
+    if (
+        rule
+        and rule.algorithm not in UNDECIDED
+        and (changed or not _is_default(rule, library, row))
+    ):
+        named = rule.algorithm
+    is_distinct = named is None or (named in forced and len(ran) < len(forced))
     may_apply = not rule or all(_holds(word, row) for word in rule.conditions)
     if not row.usable:
         verdict = FAILED
@@ -204,6 +211,33 @@ def _verify(
         seconds=row.median_s,
         intervals=(without_table.interval, row.interval),
     )
+
+
+def _first_rule(rules: Iterable[Rule], call: str | None, row: Row) -> Rule | None:
+    """Return the rule that counts for a call; None if the table has none."""
+    for rule in rules:
+        if rule.collective == call and _applies(rule, row):
+            return rule
+    return None
+
+
+def _is_default(rule: Rule, library: str, row: Row) -> bool:
+    """Return whether a rule names what the library does without the table.
+
+    Tables of MPICH replace all of its decisions, and repeat its own where nothing is to change.
+    """
+    if library != "mpich":
+        return False
+    default = _first_rule(_rules_of_mpich(), rule.collective, row)
+    if default is None:
+        return False
+    return (rule.algorithm, rule.parameters) == (default.algorithm, default.parameters)
+
+
+@cache
+def _rules_of_mpich() -> Sequence[Rule]:
+    """Return the rules of a table that changes nothing."""
+    return tuple(read_mpich_json(write_mpich_json(())).rules)
 
 
 def _matching(forced: Mapping[str, Traffic], sent: Traffic | None) -> tuple[str, ...]:

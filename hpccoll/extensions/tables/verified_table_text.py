@@ -8,12 +8,28 @@ from hpccoll.analysis.strength import NOTICEABLE
 from hpccoll.common.text import Columns, filled_columns, join_words, table_lines, table_of
 from hpccoll.common.units import format_count, format_factor, format_seconds, format_size
 from hpccoll.extensions.tables.verified_calls import (
+    AS_WITHOUT,
     DEFAULT,
     FAILED,
     IGNORED,
+    NOT_SHOWN,
     OVERRULED,
     VerifiedCall,
 )
+
+OVER_TCP = {
+    "mpich": "MPIR_CVAR_NOLOCAL=1 UCX_TLS=tcp,self FI_PROVIDER=tcp",
+    "openmpi": "OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self",
+}
+"""The variables with which ranks of a node send over TCP, too; MPICH may be built for UCX or for libfabric."""
+
+LEAST_RANKS = 4
+"""The fewest ranks on which algorithms differ in what ranks send: on two, nearly all exchange the same halves."""
+
+MOST_NAMED = 3
+"""The most algorithms that a cell names if all of them send the same."""
+
+CHANGES_NOTHING = "the table leaves all these calls to the library: there is nothing to verify"
 
 REMEDIES = {
     IGNORED: "look at hpccoll tune --lint, and whether the variables name the table",
@@ -23,12 +39,26 @@ REMEDIES = {
 """What to do about a verdict."""
 
 
-def _ran(algorithms: Sequence[str]) -> str:
-    return "/".join(algorithms) or "none of them"
+def _ran(call: VerifiedCall, algorithms: Sequence[str]) -> str:
+    """Return the algorithms that send what a call did."""
+    if len(algorithms) > MOST_NAMED:
+        return f"any of {len(algorithms)}"
+    if algorithms:
+        return "/".join(algorithms)
+    if call.verdict in (NOT_SHOWN, FAILED):
+        return "unknown"
+    return "none of them"
+
+
+UNCHANGED = DEFAULT, AS_WITHOUT, IGNORED
+"""The verdicts on calls that do the same without the table: their times differ by chance alone."""
 
 
 def _gain(call: VerifiedCall) -> str:
     """Return the time without the table over that with it, and whether another launch may differ as much."""
+    is_left_alone = call.rule is None and call.verdict != OVERRULED
+    if call.verdict in UNCHANGED or is_left_alone:
+        return ""
     if not call.seconds or not call.seconds_without:
         return ""
     before, after = call.intervals
@@ -48,8 +78,8 @@ _COLUMNS: Columns[VerifiedCall] = (
     ("call", lambda call: call.details),
     ("line", lambda call: str(call.line or "")),
     ("table says", lambda call: call.rule or DEFAULT),
-    ("without it", lambda call: _ran(call.without)),
-    ("with it", lambda call: _ran(call.ran)),
+    ("without it", lambda call: _ran(call, call.without)),
+    ("with it", lambda call: _ran(call, call.ran)),
     ("verdict", lambda call: call.verdict),
     ("without", lambda call: format_seconds(call.seconds_without) if call.seconds_without else ""),
     ("with", lambda call: format_seconds(call.seconds) if call.seconds else ""),
@@ -57,7 +87,7 @@ _COLUMNS: Columns[VerifiedCall] = (
 )
 
 
-def verified_lines(calls: Sequence[VerifiedCall]) -> Iterator[str]:
+def verified_lines(calls: Sequence[VerifiedCall], library: str) -> Iterator[str]:
     """Yield a line that counts the verdicts, a table for each collective and number of ranks, and what to do."""
     counts = Counter(call.verdict for call in calls)
     verdicts = join_words(f"{count} {verdict}" for verdict, count in counts.items())
@@ -69,3 +99,30 @@ def verified_lines(calls: Sequence[VerifiedCall]) -> Iterator[str]:
     for verdict, remedy in REMEDIES.items():
         if counts[verdict]:
             yield f"{verdict}: do: {remedy}"
+    yield from _unseen_lines(calls, library)
+
+
+def _unseen_lines(calls: Sequence[VerifiedCall], library: str) -> Iterator[str]:
+    """Yield why calls do not show what they run, and how to measure them so that they do."""
+    if calls and all(call.rule is None and call.verdict in (DEFAULT, NOT_SHOWN) for call in calls):
+        yield CHANGES_NOTHING
+        return
+    unseen = [call for call in calls if call.verdict == NOT_SHOWN]
+    if any(not call.ran for call in unseen):
+        yield (
+            f"{NOT_SHOWN}: algorithms are recognised by what ranks send over TCP, and these ranks shared memory or "
+            f"used RDMA; do: {over_tcp(library)}"
+        )
+    elif any(call.ranks < LEAST_RANKS for call in unseen):
+        yield (
+            f"{NOT_SHOWN}: on {LEAST_RANKS - 1} or fewer ranks nearly all algorithms send the same; do: make and "
+            f"verify a table for {LEAST_RANKS} ranks or more"
+        )
+
+
+def over_tcp(library: str) -> str:
+    """Return how to measure calls of a library so that their algorithms are recognised."""
+    return (
+        f"export {OVER_TCP[library]}, measure on {LEAST_RANKS} ranks or more without the table and with it, and give "
+        "both results"
+    )

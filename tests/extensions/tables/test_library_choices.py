@@ -6,6 +6,7 @@ import pytest
 from library_results import joined, library_results
 
 from hpccoll.common.errors import BadInputError
+from hpccoll.extensions.tables.library_choice_text import TOO_NOISY, library_choice_lines
 from hpccoll.extensions.tables.library_choices import library_choices
 
 SIZES = 1024, 4096, 16384, 65536
@@ -66,6 +67,69 @@ def test_a_range_says_what_it_gains_and_at_most_loses_and_which_is_next():
         pytest.approx(79 / 80),
         pytest.approx(79 / 80 * 0.98 / 1.02, rel=0.01),
     )
+
+
+ONE_SHAPE = ("all_reduce", 4, (4,))
+
+
+def unused(*several):
+    """Return the algorithm, the reason, and the gains by size of what the table does not use."""
+    gains = chosen(joined(*several)).unused[ONE_SHAPE]
+    return [
+        (gain.algorithm, gain.reason, pytest.approx(dict(gain.gains), rel=0.01)) for gain in gains
+    ]
+
+
+def test_what_measures_faster_and_is_not_chosen_has_a_reason():
+    noisy = library_results("openmpi", FASTER, half=0.4)
+    assert unused(noisy) == [("ring", "noise", curve(0.5, 0.5, 2, 2))]
+    slower = {"default": curve(10, 10, 40, 160), "openmpi-ring": curve(20, 20, 45, 180)}
+    both = library_results("openmpi", FASTER), library_results("openmpi", slower, dtype="float16")
+    mean = (2 * 40 / 45) ** 0.5
+    assert unused(*both) == [("ring", "other calls", {16384: mean, 65536: mean})]
+    # a noisier algorithm that seems faster still is the best choice of the range
+    curves = FASTER | {"openmpi-rabenseifner": curve(40, 40, 15, 60)}
+    results = library_results("openmpi", curves)
+    rows = tuple(
+        replace(row, round_intervals_s=((row.median_s / 5, row.median_s * 5),))
+        if row.requested == "rabenseifner"
+        else row
+        for row in results.rows
+    )
+    reasons = {(name, why) for name, why, *_ in unused(replace(results, rows=rows))}
+    assert reasons == {("ring", "range"), ("rabenseifner", "noise")}
+
+
+def test_what_may_be_faster_by_its_interval_is_noise_and_what_may_not_be_is_nothing():
+    equal = {"default": curve(10, 10, 10, 10), "openmpi-ring": curve(10, 10, 10, 10)}
+    assert unused(library_results("openmpi", equal, half=0.02)) == []
+    assert unused(library_results("openmpi", equal, half=0.1)) == [
+        ("ring", "noise", curve(1, 1, 1, 1))
+    ]
+
+
+def printed(results):
+    return list(library_choice_lines(chosen(results)))
+
+
+def test_a_table_that_noise_keeps_as_it_is_says_so_and_names_what_measured_faster():
+    noisy = library_results("openmpi", FASTER, half=0.4)
+    text = "\n".join(printed(noisy))
+    assert TOO_NOISY.format(where="4 of 4 sizes") in text
+    assert "ring measured 2.00x as fast as the default at 2 of 4 sizes, within the noise" in text
+    assert "ring, 2.00x as fast, within the noise" in text
+    assert "Noise: " in text
+    clear = library_results("openmpi", FASTER | {"openmpi-ring": curve(20, 20, 80, 320)})
+    assert "nois" not in "\n".join(printed(clear)).lower()
+
+
+def test_a_runner_up_is_as_long_or_as_fast_and_never_a_small_fraction():
+    curves = {"default": curve(10, 10, 40, 16000), "openmpi-ring": curve(20, 20, 80, 160)}
+    text = "\n".join(printed(library_results("openmpi", curves, half=0.999)))
+    assert "ring, 100x as fast, within the noise" in text
+    (default,) = chosen(library_results("openmpi", curves, half=0.999)).ranges
+    assert default.sizes[-1].lead_at_most > 1
+    assert "default, 2.00x as long" in "\n".join(printed(library_results("openmpi", FASTER)))
 
 
 def test_what_a_table_cannot_tell_apart_must_agree():

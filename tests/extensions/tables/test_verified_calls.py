@@ -19,7 +19,12 @@ from hpccoll.extensions.tables.verified_calls import (
     OVERRULED,
     verify_table,
 )
-from hpccoll.extensions.tables.verified_table_text import verified_lines
+from hpccoll.extensions.tables.verified_table_text import (
+    CHANGES_NOTHING,
+    LEAST_RANKS,
+    OVER_TCP,
+    verified_lines,
+)
 
 TABLE = Path("/tables/t.rules")
 RING, TREE, LINEAR = [[[1500, 20]] * 4, [[1000], [500, 500]] * 2, [[3000]] + [[1000]] * 3]
@@ -268,5 +273,53 @@ def test_a_gain_counts_beyond_the_intervals_and_beyond_what_launches_differ_by(t
             environments={"table": {FILE: str(TABLE)}},
             **about,
         )
-        text = "\n".join(verified_lines(verdicts(results, [])))
-        assert text.endswith(gain if known else f"{gain.split()[0]} (no interval)")
+        shown = gain if known else f"{gain.split()[0]} (no interval)"
+        assert row_of(results, [rule("ring")]).endswith(f"  {shown}")
+
+
+def row_of(results, rules, library="openmpi"):
+    """Return the printed row of the one call of results."""
+    lines = list(verified_lines(verdicts(results, rules, library), library))
+    (row,) = [line for line in lines if line.lstrip().startswith("1 KiB")]
+    return row
+
+
+def test_a_call_that_does_the_same_without_the_table_has_no_gain():
+    for results, rules in (
+        (measured(TREE, TREE), []),
+        (measured(TREE, TREE), [rule("ring")]),
+        (measured(RING, RING), [rule("ring")]),
+        (measured(None, None), []),
+    ):
+        assert row_of(results, rules).endswith("60 us")
+    assert row_of(measured(TREE, RING), [rule("ring")]).endswith("1.67x")
+
+
+def test_thresholds_of_mpich_that_change_nothing_are_left_to_the_library():
+    table = read_mpich_json(write_mpich_json([]))
+    sent = TREE, TREE
+    traffic = {"default": {"": TREE, **FORCED}, "table": {}}
+    for verdict, about in (
+        (DEFAULT, {}),
+        (NOT_SHOWN, {"tcp_traffic": lambda variant, _: json.dumps(traffic[variant])}),
+    ):
+        results = measured(*sent, "mpich", **about)
+        (call,) = verdicts(results, table.rules, "mpich")
+        assert (call.rule, call.verdict) == (None, verdict)
+        assert CHANGES_NOTHING in verified_lines([call], "mpich")
+    ours = TuningRule(collective="allreduce", algorithm="ring", ranks=(4, 4))
+    changed = read_mpich_json(write_mpich_json([ours]))
+    (call,) = verdicts(measured(TREE, RING, "mpich"), changed.rules, "mpich")
+    assert (call.rule, call.verdict) == ("ring", HONOURED)
+
+
+def test_calls_that_show_nothing_say_with_which_variables_and_ranks_they_do():
+    forced_to_the_same = dict.fromkeys((*FORCED, "k_ring"), RING)
+    hidden = verified(TREE, None, [rule("ring")])
+    alike = verified(RING, RING, [rule("ring")], forced=forced_to_the_same, ranks=2, nodes=2)
+    for library, variables in OVER_TCP.items():
+        assert variables in "\n".join(verified_lines(hidden, library))
+        text = "\n".join(verified_lines(alike, library))
+        assert variables not in text
+        assert f"{LEAST_RANKS} ranks" in text
+        assert "any of 4" in text

@@ -280,6 +280,7 @@ def test_a_table_that_changes_nothing_is_said_to_change_nothing(place):
     write_raw(place, "mpich-ring", {1024: 3000, 65536: 9000})
     found = invoke("tune", ".", "--format", "mpich", "--out", "tree.json")
     assert (found.code, "leaves all calls" in found.out) == (0, True)
+    assert "no algorithm is clearly faster" in found.out
 
 
 def test_a_table_is_for_the_version_of_the_library_that_was_measured(place):
