@@ -257,6 +257,9 @@ class Job:
     extensions: (
         Annotated[tuple[limits.Name, ...], Meta(max_length=limits.MAX_NAMES)] | UnsetType
     ) = UNSET
+    # of a request of all algorithms, those that it names as well: of equal schedules of the others,
+    # the first is measured. No key of JSON without such a request, so that the digests stay
+    named: Annotated[tuple[limits.Name, ...], Meta(max_length=limits.MAX_NAMES)] | UnsetType = UNSET
     cases: Annotated[tuple[Case, ...], Meta(max_length=limits.MAX_CASES)]
 
     def shape(self, case: Case) -> Shape:

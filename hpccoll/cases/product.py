@@ -9,6 +9,8 @@ from itertools import combinations, product
 from math import comb, prod
 from typing import Any, NamedTuple
 
+from msgspec import UNSET, UnsetType
+
 from hpccoll.cases.algorithm_registry import COLLECTIVES, collective, is_workload
 from hpccoll.cases.case import IDLE, LOAD, SINGLE, Case, Parameter
 from hpccoll.cases.catalogue import (
@@ -63,6 +65,13 @@ class CaseRequest:
     concurrent: Sequence[Parameter] = (0,)
     traffic: Sequence[Parameter] = ("zipf",)
     params: Mapping[str, Mapping[str, Sequence[Parameter]]] = field(default_factory=dict)
+
+    @property
+    def named_beside_all(self) -> tuple[str, ...] | UnsetType:
+        """The algorithms that are named beside ``all``; UNSET without ``all``."""
+        if ALL not in self.algorithms:
+            return UNSET
+        return tuple(name for name in self.algorithms if name != ALL)
 
 
 class _Call(NamedTuple):

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
+from msgspec import UNSET, UnsetType
+
 from hpccoll.cases.algorithm_registry import collective, is_workload
 from hpccoll.cases.case import LOOPS_OF_PROGRAMS, OSU, Case, Shape
 from hpccoll.cases.catalogue import GRAPH, call_of, moved_dtypes, own_parameters
@@ -261,16 +263,24 @@ def _of_collectives(name: str) -> bool:
 
 
 class MeasuredPlans:
-    """The plans of the cases of one launch over NCCL that are measured: of equal plans, the first.
+    """The plans of the cases of one launch that are measured: of equal plans, the first.
 
-    Over other transports, equal plans are measured under each name: on two ranks, most algorithms
-    of a textbook coincide, and whoever compares them there sees the noise between runs of one plan.
-    Over NCCL, a case costs GPU time, and its variants multiply the cases.
+    On two ranks, most algorithms of a textbook coincide, and whoever compares them there sees the
+    noise between runs of one plan. An algorithm that the user names is measured all the same, but
+    not over NCCL: there a case costs GPU time, and its variants multiply the cases.
+
+    Args:
+        layout: the layout of the ranks as the launcher numbers them.
+        shape: its ranks and nodes.
+        named: the algorithms that the user names beside ``all``; UNSET if all are named.
     """
 
-    def __init__(self, layout: Layout, shape: Shape) -> None:
+    def __init__(
+        self, layout: Layout, shape: Shape, named: tuple[str, ...] | UnsetType = UNSET
+    ) -> None:
         self._layout = layout
         self._shape = shape
+        self._named = named
         self._measured: dict[object, list[tuple[str, tuple[Schedule, ...]]]] = {}
 
     def skip_reason(self, case: Case) -> str | None:
@@ -279,7 +289,7 @@ class MeasuredPlans:
         Cases are given in the order of the job, if they can run and are not skipped for another
         reason.
         """
-        if case.transport != "nccl":
+        if case.transport != "nccl" and self._named is UNSET:
             return None
         planned = planned_schedule(case, mapped_layout(self._layout, case.mapping))
         if planned is None or planned.algorithm.floor:
@@ -291,15 +301,19 @@ class MeasuredPlans:
         )
         cut = len(planned.slices), planned.channels, min(planned.window, planned.channels)
         earlier = self._measured.setdefault((*same_but_plan, *cut), [])
+        is_measured_anyway = case.transport != "nccl" and self._is_named(case.algorithm)
         for name, slices in earlier:
-            if all(map(_have_same_steps, slices, planned.slices)):
-                return f"the same plan as {name} on {self._shape}: {name} is measured"
+            if not is_measured_anyway and all(map(_have_same_steps, slices, planned.slices)):
+                return f"the same schedule as {name} on {self._shape.text}"
         parameters = [
             f"{name}={value}" for name, value in sorted(case.params.items()) if name not in same
         ]
         name = " ".join([case.algorithm, *parameters])
         earlier.append((name, planned.slices))
         return None
+
+    def _is_named(self, algorithm: str) -> bool:
+        return self._named is UNSET or algorithm in self._named
 
 
 _have_same_steps = lru_cache(4096)(have_same_steps)

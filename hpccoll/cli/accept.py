@@ -1,6 +1,7 @@
 """The command accept."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from signal import SIGINT, SIGTERM
 from typing import TYPE_CHECKING
@@ -13,16 +14,18 @@ from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import BadInputError, UnusableError, to_one_line, writing
 from hpccoll.common.interruption import INTERRUPTED, completed, interruptible
 from hpccoll.common.limits import COUNT
-from hpccoll.common.options import Option, PositionalArgument
+from hpccoll.common.options import Option, PositionalArgument, check_one_given
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from hpccoll.evidence.log_record import LogRecord
+    from hpccoll.interop.benchmark_output import SuppliedMetadata
     from hpccoll.judge.acceptance_summary import AcceptanceSummary
     from hpccoll.judge.reference import Reference
     from hpccoll.model.machine_file import MachineFile
     from hpccoll.store.result_files import ResultFiles
+    from hpccoll.store.rows import Results
 
 
 def accept(
@@ -70,9 +73,10 @@ def accept(
     from hpccoll.store.load_results import to_results
 
     common.check_suffix(out, *((".csv",) if contribute else common.PICTURES))
-    _check_number_of_expected(cluster, machine, reference, files)
+    supplied = common.supplied_metadata(ranks, nodes, library, program)
+    _check_number_of_expected(cluster, machine, reference, files, supplied)
     against, name = _read_expected(cluster, machine, reference)
-    read = read_any(files, common.supplied_metadata(ranks, nodes, library, program))
+    read = read_any(files, supplied)
     if ratios:
         if isinstance(against, Reference) or log or out or require is not None:
             raise UnusableError(
@@ -265,46 +269,70 @@ def show_ratios(files: "ResultFiles", machine: "MachineFile", key: str, *, as_js
     return damaged
 
 
-NEEDED = "exactly one of --cluster ('hpccoll list clusters'), --machine and --reference"
-"""What results are held against."""
-
 PROPOSED = 6
-"""The most clusters that are proposed."""
+"""The most clusters that are proposed for the GPUs of results."""
+
+STAND_IN = "all_reduce"
+"""The program by which outputs are read that do not name theirs, only to see what GPUs they are of."""
 
 
 def _check_number_of_expected(
-    cluster: str | None, machine: Path | None, reference: Path | None, files: list[Path]
+    cluster: str | None,
+    machine: Path | None,
+    reference: Path | None,
+    files: list[Path],
+    supplied: "SuppliedMetadata",
 ) -> None:
-    """Check that results are held against one thing; without any, propose clusters that have their GPUs.
+    """Check that results are held against one thing; without any, propose clusters that they may be of.
 
     Raises:
         UnusableError: if it is not exactly one.
     """
-    number = sum(map(bool, (cluster, machine, reference)))
-    if number == 1:
-        return
-    needed = NEEDED
-    if number == 0:
-        needed += _proposal(files)
-    raise UnusableError("accept", needed)
+    choices = {"--cluster": cluster, "--machine": machine, "--reference": reference}
+    hint = ""
+    if not any(choices.values()):
+        hint = f"; {_proposal(files, supplied)}"
+    check_one_given("accept", choices, hint)
 
 
-def _proposal(files: list[Path]) -> str:
-    """Return what to do with results that name their GPUs: the clusters that have them; else nothing."""
+def _proposal(files: list[Path], supplied: "SuppliedMetadata") -> str:
+    """Return the clusters that results may be of, after what tells so: their GPUs, or else the GPUs of a node."""
     from hpccoll.common.text import join_words
+    from hpccoll.common.units import format_count
+    from hpccoll.judge.named_gpus import clusters_of_size, gpus_per_node, likely_clusters
+    from hpccoll.model.machine_content import cluster_names
+
+    every = f"do: --cluster {join_words(cluster_names(), 'or')}"
+    results = _results_of_any_program(files, supplied)
+    if results is None:
+        return every
+    likely = likely_clusters(results)
+    gpus = join_words(likely.gpus)
+    if likely.clusters:
+        proposed = join_words(likely.clusters[:PROPOSED], "or")
+        return f"do: these results are of {gpus}: --cluster {proposed}"
+    if likely.gpus:
+        return f"no cluster of 'hpccoll list clusters' has {gpus}; do: --cluster F.yaml, a file of yours"
+    size = gpus_per_node(results)
+    alike = clusters_of_size(size)
+    if not alike:
+        return every
+    words = f"{format_count(size, 'rank')} on a node, and do not name GPUs"
+    return f"do: these results have {words}: --cluster {join_words(alike, 'or')}"
+
+
+def _results_of_any_program(files: list[Path], supplied: "SuppliedMetadata") -> "Results | None":
+    """Return results to see what they are of, whatever program of nccl-tests ran; None if they cannot be read."""
     from hpccoll.interop.any_results import read_any
-    from hpccoll.judge.named_gpus import likely_clusters
     from hpccoll.store.load_results import to_results
 
-    try:
-        read = read_any(files, common.supplied_metadata(None, None, None, None))
-    except BadInputError:  # what it is held against is lacking all the same
-        return ""
-    likely = likely_clusters(to_results(read.files))
-    if not likely.clusters:
-        return ""
-    proposed = join_words(likely.clusters[:PROPOSED], "or")
-    return f"; do: these results are of {join_words(likely.gpus)}: --cluster {proposed}"
+    for program in (supplied.program, STAND_IN):
+        try:
+            read = read_any(files, replace(supplied, program=program))
+        except BadInputError:  # what it is held against is lacking all the same
+            continue
+        return to_results(read.files)
+    return None
 
 
 def _read_expected(
@@ -319,7 +347,7 @@ def _read_expected(
         from hpccoll.judge.reference import read_reference
 
         return read_reference(reference), reference.name
-    described = common.read_machine_or_cluster(machine, cluster)
+    described = common.read_machine_or_cluster(machine, cluster, command="accept")
     return described, described.name
 
 

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpccoll.common.errors import BadInputError, UnusableError, to_one_line
-from hpccoll.common.options import Option, PositionalArgument
+from hpccoll.common.errors import BadInputError, to_one_line
+from hpccoll.common.options import Option, PositionalArgument, check_one_given
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -141,20 +141,20 @@ def report_truncated(paths: "Iterable[Path]") -> int:
 
 
 def read_machine_or_cluster(
-    machine: Path | None, cluster: str | None, factor: float | None = None
+    machine: Path | None, cluster: str | None, factor: float | None = None, command: str = "predict"
 ) -> "MachineFile":
     """Read the machine of --machine or of --cluster, with a network ``factor`` times as fast.
 
     Raises:
-        BadInputError: if both or neither is given, or the file is invalid.
+        BadInputError: of ``command`` if both or neither is given, or the file is invalid.
     """
     from hpccoll.model.machine_file import read_machine
 
-    if machine and not cluster:
+    choices = {"--cluster": cluster, "--machine": machine}
+    check_one_given(command, choices, "; 'hpccoll list clusters' names clusters")
+    if machine:
         return read_machine(machine, "--machine").with_network(factor)
-    if cluster and not machine:
-        return read_machine(cluster, "--cluster").with_network(factor)
-    raise UnusableError("predict", "exactly one of --machine (fitted) and --cluster (described)")
+    return read_machine(str(cluster), "--cluster").with_network(factor)
 
 
 def parse_counts(text: str, key: str) -> list[int]:

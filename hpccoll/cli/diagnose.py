@@ -82,7 +82,7 @@ OPTIONS: Mapping[str, tuple[Option, ...]] = {
         Option(("--racks",), "racks of the nodes: lines 'HOST RACK', or of 'scontrol show topology'", kind="path",
                metavar="FILE", shown_default="Slurm's topology"),
         Option(("--uplink",), "uplinks for certain: an error if racks are unknown, few or small", kind="flag"),
-        Option(("--rate",), "usual rate of a transfer: tells if all nodes are slow alike", metavar="100gbit"),
+        Option(("--rate",), "usual rate of a transfer, to tell if all are slow", metavar="100gbit"),
     ),
     "How": (
         Option(("--device",), "cpu: MPI; cuda: NCCL", metavar="NAME",
@@ -91,10 +91,9 @@ OPTIONS: Mapping[str, tuple[Option, ...]] = {
                shown_default="together over RDMA, else in-turn"),
         Option(("--seconds",), "time of a slot in seconds", shown_default="by the rate and the noise", metavar="S"),
         Option(("--seed",), "seed of the pairs", "1", key=SWEEP["seed"], metavar="N"),
+        Option(("--with",), "sendrecv_perf or all_reduce_perf (see --help-all)", metavar="PROGRAM"),
     ),
     "Transfers by another program": (
-        Option(("--with",), "sendrecv_perf or all_reduce_perf of nccl-tests, with options; a single process starts "
-               "it on each pair", metavar="PROGRAM"),
         Option(("--hosts",), "hosts, or a file of them", shown_default="the allocation's", metavar="A,B,..|FILE"),
         Option(("--launch",), "launcher of two ranks, one on each of {hosts}", metavar="COMMAND",
                shown_default="srun --overlap -N2 ..."),

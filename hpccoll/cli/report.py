@@ -90,9 +90,13 @@ def write_report(paths: list[Path], out: Path, note: str = "", size: int | None 
 
 
 def export(
-    paths: list[Path], format_: str = "json", columns: str | None = None, rule: str = "max"
+    paths: list[Path],
+    format_: str | None = None,
+    columns: str | None = None,
+    rule: str = "max",
+    out: Path | None = None,
 ) -> int:
-    """Print one row per case and attempt, in SI units.
+    """Print one row per case and attempt, in SI units, or write them into a file.
 
     Ends with 3 if a file cannot be read.
     """
@@ -102,31 +106,64 @@ def export(
 
     if rule not in RULES:
         raise BadInputError("--rule", rule, RULES)
+    name_of_format = format_ or _format_of(out)
     results = read_results(paths, rule)
     names: list[str] = []
     if columns is not None:
         names = columns.split(",")
-    written = write(results, format_, names)
-    if isinstance(written, bytes):
-        if sys.stdout.isatty():
-            raise UnusableError("--format", f"{format_} is binary: redirect the output to a file")
-        write_bytes(sys.stdout, written)
-    else:
+    written = write(results, name_of_format, names)
+    if out:
+        _write_rows(written, out)
+    elif isinstance(written, str):
         print(written, end="" if written.endswith("\n") else "\n")
+    elif sys.stdout.isatty():
+        raise UnusableError("--format", f"{name_of_format} is binary; do: give --out FILE")
+    else:
+        write_bytes(sys.stdout, written)
     return report_damaged(results)
+
+
+def _format_of(out: Path | None) -> str:
+    """Return the format by the ending of a file; that of stdout without one.
+
+    Raises:
+        BadInputError: if no format has the ending.
+    """
+    from hpccoll.render.export import ENDINGS
+
+    if out is None:
+        return "json"
+    if out.suffix not in ENDINGS:
+        endings = f"a file name that ends with {', '.join(ENDINGS)}, or any with --format"
+        raise BadInputError("--out", str(out), endings)
+    return ENDINGS[out.suffix]
+
+
+def _write_rows(written: str | bytes, out: Path) -> None:
+    """Write exported rows into a file, and name it on stderr; an existing file is replaced as a whole.
+
+    Raises:
+        UnusableError: if it cannot be written.
+    """
+    from hpccoll.store.durable_files import replacing_file
+
+    content = written.encode() if isinstance(written, str) else written
+    with writing(out), replacing_file(out) as unfinished:
+        unfinished.write_bytes(content)
+    print(f"rows: {out}", file=sys.stderr)
 
 
 EXPORT = Command(
     name="export",
     run=export,
-    example="Example: hpccoll export results/default --format csv > default.csv",
+    example="Example: hpccoll export results/default --out default.csv",
     arguments=(PATHS,),
     options={
         OPTIONS: (
             Option(
                 ("--format",),
                 "output format: json, csv, nccl-tests, lines, openmetrics or parquet",
-                "json",
+                shown_default="as --out ends, or json",
                 name="format_",
                 metavar="FORMAT",
             ),
@@ -140,6 +177,12 @@ EXPORT = Command(
                 "rule for the time of an operation: max or span",
                 "max",
                 metavar="RULE",
+            ),
+            Option(
+                ("--out",),
+                "file of the rows [stdout]",
+                metavar="F.csv|json|parquet|prom",
+                kind="path",
             ),
         )
     },

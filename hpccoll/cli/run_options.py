@@ -112,6 +112,7 @@ def _job_from_options(arguments: argparse.Namespace, launched: "Layout") -> Job:
         models=request.models,
         plans=file_paths(cases),
         extensions=tables_of_cases(cases),
+        named=request.named_beside_all,
         cases=cases,
     )
     check_job(job)

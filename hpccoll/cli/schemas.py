@@ -156,14 +156,14 @@ SCHEMAS = (
         "plan CONFIG --json",
         "the jobs and cases of a sweep, and the evidence that jobs require",
         ("hpccoll.render.plan_text:plan_record",),
-        left_out=("extensions",),
+        left_out=("extensions", "named"),
     ),
     OutputSchema(
         "plan-file",
         "plan CONFIG --out DIR",
         "plan.json of a sweep",
         ("hpccoll.cases.plan:Plan",),
-        left_out=("extensions",),
+        left_out=("extensions", "named"),
     ),
     OutputSchema(
         "list",

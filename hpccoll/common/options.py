@@ -1,8 +1,10 @@
 """Options and arguments of commands, as tables that parsers, help pages and completions read."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from hpccoll.common.errors import UnusableError
 from hpccoll.common.limits import Key
 
 OptionKind: TypeAlias = Literal[
@@ -74,3 +76,22 @@ class PositionalArgument:
     def is_required(self) -> bool:
         """Whether it may not be left out."""
         return not self.metavar.startswith("[")
+
+
+def check_one_given(key: str, choices: Mapping[str, object], hint: str = "") -> None:
+    """Check that the user gave exactly one option of a set.
+
+    Args:
+        key: what the message begins with, such as the name of the command.
+        choices: the values of the options by the words that name them; None, False and an empty
+            value are absent.
+        hint: what the message ends with if the user gave none.
+
+    Raises:
+        UnusableError: if the user gave none of them, or several.
+    """
+    given = [words for words, value in choices.items() if value not in (None, False, "", [])]
+    if not given:
+        raise UnusableError(key, f"give one of {', '.join(choices)}{hint}")
+    if len(given) > 1:
+        raise UnusableError(key, f"give only one of {', '.join(given)}")

@@ -49,7 +49,8 @@ class HeldVerdict(StrEnum):
     IMPOSSIBLE = "impossible"  # faster than the wires
     FASTER = "improvement"
     BELOW_PUBLISHED = "below_published"  # slower than what is too little for a verdict
-    WITHIN_PUBLISHED = "within_published"  # as fast as what is too little for a verdict
+    # as fast as what is too little for a verdict, or next to it
+    WITHIN_PUBLISHED = "within_published"
     ABOVE_PUBLISHED = "above_published"  # faster than all that was published
     FAR_BELOW_WIRES = "far_below_wires"  # nothing was published, and the wires carry far more
     BELOW_WIRES = "below_wires"  # nothing was published
@@ -106,6 +107,10 @@ class Expected:
     libraries: tuple[str, ...] = ()
     lacking: str = ""  # of an origin of SAYING, why it decides nothing
     excuse: str = ""  # why a healthy measurement may be below it; empty if none may
+
+    def contains(self, measured: float) -> bool:
+        """Return whether a measurement is in the range, its ends included."""
+        return self.low <= measured <= self.high
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

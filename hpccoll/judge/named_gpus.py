@@ -52,7 +52,7 @@ def likely_clusters(results: Results) -> LikelyClusters:
     names: dict[str, None] = {}
     for run in results.runs:
         names |= dict.fromkeys(gpus_with_model(run))
-    ranks_per_node = max((row.ranks_per_node or 0 for row in results.rows), default=0)
+    ranks_per_node = gpus_per_node(results)
     fitting: list[tuple[bool, bool, str]] = []
     for cluster in cluster_names():
         machine = read_machine(cluster, "--cluster")
@@ -66,6 +66,23 @@ def likely_clusters(results: Results) -> LikelyClusters:
     fitting.sort()
     as_many = [cluster for has_more, _, cluster in fitting if not has_more]
     return LikelyClusters(list(names), as_many or [cluster for _, _, cluster in fitting])
+
+
+def gpus_per_node(results: Results) -> int:
+    """Return the most ranks on a node, which have a GPU each; 0 if results do not say it."""
+    return max((row.ranks_per_node or 0 for row in results.rows), default=0)
+
+
+def clusters_of_size(ranks_per_node: int) -> list[str]:
+    """Return the described clusters with a number of GPUs a node; those of no cloud in particular come first."""
+    fitting: list[tuple[bool, str]] = []
+    for cluster in cluster_names():
+        machine = read_machine(cluster, "--cluster")
+        like, geometry = machine.machine_class, machine.geometry
+        if like and geometry and geometry.ranks_per_node == ranks_per_node:
+            fitting.append((like.operator is not None, cluster))
+    fitting.sort()
+    return [cluster for _, cluster in fitting]
 
 
 def _gpu_names(run: Run) -> Iterator[str]:

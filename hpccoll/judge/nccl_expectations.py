@@ -10,7 +10,7 @@ The first known line of this table counts, under an origin of its own:
 | physics | what the wires carry at most: no verdict, except on what is above it |
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from statistics import median
@@ -23,7 +23,7 @@ from hpccoll.judge.held import MODEL, NEAREST, PHYSICS, PUBLISHED, Expected
 from hpccoll.judge.wire_bounds import WireBound, highest_possible, wire_bound
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.nccl_candidates import modelled_busbw
-from hpccoll.model.nearest_rates import NEWER, nearest_rates
+from hpccoll.model.nearest_rates import NEWER, NearestRates, nearest_rates
 from hpccoll.model.published_rates import (
     NEAR,
     OLD,
@@ -179,10 +179,25 @@ def _nearest(machine: MachineFile, call: PublishedCall, wire: float | None) -> E
     if NEWER in unlike:
         unlike.remove(NEWER)
         excuse = _old_words(call)
-    in_what = in_brackets(*unlike)
-    sources = tuple(f"{source}{in_what}" for source in expected.sources)
-    lacking = excuse or f"{NEEDED} independent sources of such calls are needed for a verdict"
-    return replace(expected, sources=sources, lacking=lacking, excuse=excuse)
+    sources: list[str] = []
+    for source in expected.sources:
+        how = "interpolated" if source in nearest.interpolated else ""
+        sources.append(f"{source}{in_brackets(*unlike, how)}")
+    lacking = excuse or _lacking_of(nearest, unlike)
+    return replace(expected, sources=tuple(sources), lacking=lacking, excuse=excuse)
+
+
+def _lacking_of(nearest: NearestRates, unlike: Collection[str]) -> str:
+    """Return why the nearest figures make no verdict: what was counted of their sources."""
+    number = len(nearest.by_source)
+    if unlike and number > 1:
+        return f"{NEEDED} independent sources of exactly such calls are needed for a verdict, and they all differ"
+    if number > 1:
+        counted = number - len(nearest.interpolated)
+        has = "has" if counted == 1 else "have"
+        near = f"{counted} of the {number} {has} figures near this size"
+        return f"{NEEDED} independent sources are needed for a verdict, and {near}"
+    return f"{NEEDED} independent sources of such calls are needed for a verdict"
 
 
 def _far_below(

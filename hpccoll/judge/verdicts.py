@@ -259,7 +259,8 @@ def _beside_nearest(judgement: Judged, expected: Expected) -> Judged:
     if nbytes < LARGE:
         least = _fail_below(nbytes)
         most = 1 / least
-    verdict, side = HeldVerdict.WITHIN_PUBLISHED, "within"
+    verdict = HeldVerdict.WITHIN_PUBLISHED
+    side = "within" if expected.contains(judgement.measured) else "near"
     if judgement.measured < least * expected.low:
         verdict, side = HeldVerdict.BELOW_PUBLISHED, "below"
     elif judgement.measured > most * expected.high:

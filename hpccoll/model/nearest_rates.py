@@ -59,6 +59,8 @@ class NearestRates:
 
     unlike: tuple[str, ...]  # in what they differ from the call, in words; empty if in nothing
     by_source: dict[str, SourceRates]  # the bus bandwidths, by independent source
+    # the sources without a figure near the size, whose rates are those between distant sizes
+    interpolated: frozenset[str]
 
 
 def nearest_rates(machine: MachineFile, call: PublishedCall) -> NearestRates | None:
@@ -88,11 +90,23 @@ def nearest_rates(machine: MachineFile, call: PublishedCall) -> NearestRates | N
         if len(unlike) > MOST_UNLIKE:
             break
         figures = by_difference[unlike]
-        by_source = sources_of(figures, call, like, FARTHEST)
-        if by_source:
-            return NearestRates(unlike, by_source)
+        nearest = _of_figures(figures, unlike, call, like)
+        if nearest.by_source:
+            return nearest
         largest += _of_largest_size(figures, unlike, call, like)
     return largest[0] if largest else None
+
+
+def _of_figures(
+    figures: Sequence[PublishedFigure],
+    unlike: tuple[str, ...],
+    call: PublishedCall,
+    like: ClassSection | None,
+) -> NearestRates:
+    """Return what figures have at the size of a call; without a source if none is within FARTHEST."""
+    by_source = sources_of(figures, call, like, FARTHEST)
+    near = sources_of(figures, call, like, NEAR)
+    return NearestRates(unlike, by_source, frozenset(by_source.keys() - near.keys()))
 
 
 def _of_largest_size(
@@ -104,8 +118,8 @@ def _of_largest_size(
     """Yield what figures have at their largest size, if it is below that of a call and on the plateau."""
     nbytes = max(figure.nbytes for figure in figures)
     if PLATEAU <= nbytes < call.nbytes:
-        by_source = sources_of(figures, replace(call, nbytes=nbytes), like, FARTHEST)
-        yield NearestRates((*unlike, format_size(nbytes)), by_source)
+        unlike_size = (*unlike, format_size(nbytes))
+        yield _of_figures(figures, unlike_size, replace(call, nbytes=nbytes), like)
 
 
 def _candidates(machine: MachineFile, call: PublishedCall) -> Iterator[PublishedFigure]:

@@ -86,6 +86,9 @@ OF_SAID = {
 }
 """The words of verdicts that say more than that, in the order in which their rows are counted."""
 
+NEAR_PUBLISHED = "near what was published"
+"""The words of WITHIN_PUBLISHED for a row outside the published range, by less than healthy machines differ."""
+
 NO_VERDICT = "no verdict"
 """What the first line begins with if the deciding row says how fast it is, and no more."""
 
@@ -96,6 +99,9 @@ CHECK_THE_PLACE = "check that nodes, ports and ranks are those of the machine"
 
 def verdict_words(judged: Judged) -> str:
     """Return the verdict on a row, in words."""
+    is_within = judged.verdict is HeldVerdict.WITHIN_PUBLISHED
+    if is_within and judged.expected and not judged.expected.contains(judged.measured):
+        return NEAR_PUBLISHED
     return OF_SAID.get(judged.verdict) or VERDICT_WORDS[judged.acceptance]
 
 
@@ -137,7 +143,7 @@ def first_line(acceptance: AcceptanceSummary) -> str:
         parts.append(f"{format_count(acceptance.missing, 'case')} of the reference missing")
     verdicts = Counter(map(verdict_words, acceptance.judged))
     counts = []
-    for words in ("pass", "fail", *OF_SAID.values(), "cannot tell"):
+    for words in ("pass", "fail", *OF_SAID.values(), NEAR_PUBLISHED, "cannot tell"):
         if verdicts[words]:
             counts.append(f"{verdicts[words]} {words}")
     parts.append(f"{format_count(len(acceptance.judged), 'row')}: {', '.join(counts)}")

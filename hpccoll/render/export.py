@@ -319,3 +319,11 @@ FORMATS: Mapping[str, Callable[[Results], str | bytes]] = {
     "parquet": parquet_bytes,
 }
 """All formats of ``export``."""
+
+ENDINGS: Mapping[str, str] = {
+    ".json": "json",
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".prom": "openmetrics",
+}
+"""The formats that the name of a file determines; ``.prom`` is what node_exporter reads."""

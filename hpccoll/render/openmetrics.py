@@ -79,7 +79,7 @@ def openmetrics_text(results: Results) -> str:
         from prometheus_client.openmetrics.exposition import generate_latest
     except ModuleNotFoundError:
         raise UnusableError(
-            "--format", "openmetrics needs: pip install prometheus_client"
+            "--format", "openmetrics needs: pip install 'hpccoll[export]'"
         ) from None
 
     machines = {run.run_id: run.machine for run in results.runs}

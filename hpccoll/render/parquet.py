@@ -23,7 +23,7 @@ def parquet_bytes(results: Results) -> bytes:
         import pyarrow as pa
         import pyarrow.parquet
     except ModuleNotFoundError:
-        raise UnusableError("--format", "parquet needs: pip install pyarrow") from None
+        raise UnusableError("--format", "parquet needs: pip install 'hpccoll[export]'") from None
 
     types: dict[object, object] = {float: pa.float64(), int: pa.int64(), bool: pa.bool_()}
     types_of_fields = {field.name: _without_none(field.type) for field in fields(Row)}

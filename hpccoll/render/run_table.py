@@ -216,7 +216,11 @@ class PrintedTable:
         if job.effort.rounds > 1 and outcome.rounds:
             self._announce_round(max(outcome.rounds), job.effort.rounds)
         key = attempt.number, outcome.case.id
-        if row.incomplete and key in self._seen:
+        is_known = row.incomplete and key in self._seen
+        is_skipped = (
+            outcome.status == "skipped"
+        )  # the last table has its reason once, for all sizes
+        if is_known or is_skipped:
             self._show_progress(position, count)
             return
         self._seen.add(key)

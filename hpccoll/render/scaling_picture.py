@@ -9,7 +9,7 @@ from pathlib import Path
 from hpccoll.analysis.chart_groups import ChartGroup, chart_groups
 from hpccoll.analysis.recommendations import Recommendation
 from hpccoll.analysis.series_points import SeriesPoint, median_seconds
-from hpccoll.common.errors import BadInputError
+from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.text import join_words
 from hpccoll.common.units import format_count, format_size
 from hpccoll.render import chart_base, chart_panels
@@ -37,7 +37,7 @@ def write_scaling_pictures(
     """Write a picture of each collective that was measured at a size on several numbers of nodes or ranks.
 
     Raises:
-        BadInputError: if no collective was, naming the sizes that have one.
+        BadInputError: if no collective was, naming the sizes that have one, or what was measured.
         OSError: if a file cannot be written.
     """
     answers = Answers(recommendations)
@@ -50,12 +50,29 @@ def write_scaling_pictures(
         valid |= scaling_sizes
         if size in scaling_sizes:
             pictures.append(_write(group, size, directory))
-    if not pictures:
-        expected = "results on more than one number of nodes"
-        if valid:
-            expected = join_words(map(format_size, sorted(valid)), "or")
-        raise BadInputError("--size", format_size(size), expected)
-    return pictures
+    if pictures:
+        return pictures
+    if valid:
+        sizes = join_words(map(format_size, sorted(valid)), "or")
+        raise BadInputError("--size", format_size(size), sizes)
+    raise UnusableError("--size", _why_nothing_scales(groups))
+
+
+def _why_nothing_scales(groups: Sequence[ChartGroup]) -> str:
+    """Return which numbers of nodes or ranks were measured if no picture has several, and what is needed."""
+    fitting: dict[str, set[int]] = defaultdict(set)
+    is_any_crowded = False
+    for group in groups:
+        is_any_crowded |= group.crowded is not None
+        for point in group.fitting.usable:
+            fitting[group.fitting.unit].add(group.fitting.axis_value(point.row))
+    counts: list[str] = []
+    for unit, numbers in fitting.items():
+        counts += [f"{join_words(sorted(numbers))} {unit}"]
+    measured = join_words(counts) or "nothing"
+    had = "had a core each" if is_any_crowded else "were measured"
+    needed = "a picture of how a collective scales needs several numbers of nodes, or of ranks with a core each"
+    return f"only {measured} {had}, and {needed}"
 
 
 def _group_of_collective(

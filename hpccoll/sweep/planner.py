@@ -322,12 +322,13 @@ class _Allocation:
         The job is as large as its largest launch with a case, and is named after it; without any
         case, after the largest of ``requested``.
         """
+        named = self.sweep.request().named_beside_all
         kept: dict[Shape, list[Case]] = {}
         skipped: list[tuple[Case, str]] = []
         for shape in shapes:
             layout = Layout.of(shape.ranks, shape.ranks_per_node, shape.aggregators)
             facts = self._facts(shape)
-            plans = MeasuredPlans(layout, shape)
+            plans = MeasuredPlans(layout, shape, named)
             for case in self.cases(shape):
                 reason = skip_reason(case, layout, facts) or self._missing(case, shape)
                 if reason := reason or (plans.skip_reason(case) if facts.racks_known else None):
@@ -359,6 +360,7 @@ class _Allocation:
             models=self.sweep.request().models,
             plans=files,
             extensions=tables,
+            named=named,
             cases=cases,
         ), [Skip(case=case.id, job=name, reason=reason) for case, reason in skipped]
 

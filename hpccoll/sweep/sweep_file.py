@@ -28,6 +28,7 @@ from hpccoll.cases.product import CaseRequest
 from hpccoll.cases.transport_table import check_timings
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import MAX_LIST_ENTRIES, RANKS, Key
+from hpccoll.common.options import check_one_given
 from hpccoll.common.units import format_size, parse_size
 from hpccoll.common.yaml_model import Bounded, OneOrMore, YamlSection, field, load_yaml
 from hpccoll.sweep import sweep_values as values
@@ -181,10 +182,8 @@ class Sweep(YamlSection):
 
     @model_validator(mode="after")
     def _has_ranks_or_nodes(self) -> "Sweep":
-        if (self.ranks is None) == (self.nodes is None):
-            raise BadInputError(
-                "ranks", self.ranks, "exactly one of 'ranks' (on one node) and 'nodes'"
-            )
+        choices = {"'ranks' (on one node)": self.ranks, "'nodes'": self.nodes}
+        check_one_given("ranks", choices)
         if self.ranks is not None and "ranks_per_node" in self.model_fields_set:
             raise BadInputError(
                 "ranks_per_node",

@@ -12,8 +12,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from published_outputs import PublishedRow
 
+from hpccoll.judge.held import HeldVerdict
 from hpccoll.judge.verdicts import LARGE
-from hpccoll.render.acceptance_text import OF_SAID, verdict_words
+from hpccoll.render.acceptance_text import NEAR_PUBLISHED, OF_SAID, verdict_words
 
 GROUPS = (
     "healthy, 1 GiB and more",
@@ -38,6 +39,8 @@ def print_table(path: Path, directory: Path) -> None:
         words = verdict_words(judged)
         if judged.expected is None and words == "cannot tell":
             words = NOTHING
+        if words == NEAR_PUBLISHED:
+            words = OF_SAID[HeldVerdict.WITHIN_PUBLISHED]
         by_machine[row.cells["machine"]][group][words] += 1
     total: dict[str, Counter[str]] = defaultdict(Counter)
     print(f"| {path.name} | {' | '.join(GROUPS)} |")

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from msgspec import UNSET
 from raw_examples import case
 from schedule_examples import case_of
 
@@ -98,27 +99,34 @@ def over_nccl(algorithm, nbytes=MIB, **more):
     return case(algorithm=algorithm, bytes=nbytes, transport="nccl", device="cuda", **more)
 
 
-def skipped(cases, nodes=1, ranks_per_node=8):
+def skipped(cases, nodes=1, ranks_per_node=8, named=UNSET):
     layout, shape = (
         Layout.of(nodes * ranks_per_node, ranks_per_node),
         Shape(nodes, nodes * ranks_per_node),
     )
-    plans = MeasuredPlans(layout, shape)
+    plans = MeasuredPlans(layout, shape, named)
     return [plans.skip_reason(one) for one in cases]
 
 
 def test_of_algorithms_with_the_same_plan_the_first_is_measured():
     cases = [over_nccl(name) for name in ("native", "null", "ring", "hierarchical", "rabenseifner")]
-    reason = "the same plan as ring on 1x8: ring is measured"
+    reason = "the same schedule as ring on 8 ranks on 1 node"
     assert skipped(cases) == [None, None, None, reason, None]
     assert not any(skipped(cases, nodes=2))
     of_parameters = [
         over_nccl("hierarchical", params={"inner": name}) for name in ("ring", "recursive_halving")
     ]
-    words = "the same plan as hierarchical inner=ring on 1x8: hierarchical inner=ring is measured"
+    words = "the same schedule as hierarchical inner=ring on 8 ranks on 1 node"
     assert skipped(of_parameters) == [None, words]
-    # over mpi, every name
-    assert not any(skipped([case(algorithm=name) for name in ("ring", "hierarchical")]))
+
+
+def test_over_mpi_an_algorithm_with_the_schedule_of_another_is_measured_only_if_it_is_named():
+    cases = [case(algorithm=name) for name in ("recursive_doubling", "recursive_multiplying")]
+    assert skipped(cases, ranks_per_node=2) == [None, None]
+    reason = "the same schedule as recursive_doubling on 2 ranks on 1 node"
+    assert skipped(cases, ranks_per_node=2, named=()) == [None, reason]
+    assert skipped(cases, ranks_per_node=2, named=("recursive_multiplying",)) == [None, None]
+    assert skipped(cases, ranks_per_node=8, named=()) == [None, None]
 
 
 @pytest.mark.parametrize(

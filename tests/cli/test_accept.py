@@ -1,6 +1,7 @@
 """The command accept: verdicts and exit codes on outputs as people have them, what is required, and bad input."""
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from imported_outputs import OUTPUTS
 from printed_outputs import nccl_tests_output
 from written_runs import SIZES, write_run
 
+from hpccoll.model.machine_content import cluster_names
 from hpccoll.store.hdf5 import write_raw_file
 
 H100 = "8xh100-400g"
@@ -140,6 +142,28 @@ def test_more_than_the_ports_carry_cannot_be(output, rate, code):
 def test_the_first_line_says_how_far_a_row_is_from_what_one_source_published(output, rate, words):
     first, *_ = text(output({GIB: rate}, ranks=24, nodes=3), "--cluster", H100)
     assert f"{words} one source published (" in first
+
+
+def test_the_row_and_the_sentence_agree_on_a_rate_next_to_what_sources_published(output):
+    lines = text(output({16 * MIB: 195}, ranks=8, nodes=1), "--cluster", H100)
+    assert "within 4.0 % of what 3 sources published (203 to 240 GB/s" in lines[0]
+    assert "2 rows: 2 near what was published" in lines[0]
+    assert [line for line in lines if "3 sources  near what was published" in line]
+    reason = next(line for line in lines if line.startswith("  2 rows"))
+    assert " near what " in reason
+    inside = text(output({16 * MIB: 230}, ranks=8, nodes=1), "--cluster", H100)
+    assert [line for line in inside if "3 sources  within what was published" in line]
+
+
+def test_sources_that_are_not_enough_are_counted_by_what_they_lack(output):
+    first, *_ = text(output({16 * MIB: 195}, ranks=8, nodes=1), "--cluster", H100)
+    assert first.count(" (interpolated)") == 2
+    assert "1 of the 3 has figures near this size" in first
+    path = output({GIB: 300}, ranks=64, nodes=8)
+    path.write_text(path.read_text().replace("NVIDIA H100 80GB HBM3", "NVIDIA B200"))
+    first, *_ = text(path, "--cluster", "8xb200-400g")
+    assert first.count(" (H100)") == 2
+    assert "they all differ" in first
 
 
 def test_a_file_alone_is_answered_with_the_clusters_that_have_its_gpus(output):
@@ -280,8 +304,8 @@ def test_files_of_one_name_are_told_apart(output, tmp_path):
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        ((), "hpccoll list clusters"),
-        (("--cluster", H100, "--machine", "m.json"), "exactly one of --cluster"),
+        ((), f"NVIDIA H100 80GB HBM3: --cluster {H100}"),
+        (("--cluster", H100, "--machine", "m.json"), "only one of --cluster, --machine"),
         (("--cluster", "8xh999"), "hpccoll list clusters"),
         (("--reference", "nowhere.json"), "nowhere.json"),
         (("--cluster", H100, "--log", "nowhere.log"), "nowhere.log"),
@@ -291,6 +315,38 @@ def test_files_of_one_name_are_told_apart(output, tmp_path):
 )
 def test_bad_input_is_one_line(output, words, named):
     assert invoke("accept", output(HEALTHY), *words).is_bad_input(named)
+
+
+def proposed(*words):
+    """Return the clusters that accept proposes if it is told none."""
+    ended = invoke("accept", *words)
+    assert ended.is_bad_input("give one of --cluster, --machine, --reference")
+    return re.split(
+        r", | or ", ended.err.rstrip("\n").partition("do: ")[2].rpartition("--cluster ")[2]
+    )
+
+
+def test_without_a_cluster_those_with_the_gpus_of_any_output_of_nccl_tests_are_proposed(output):
+    path = output(HEALTHY)
+    clusters = proposed(path)
+    assert clusters[0] == H100
+    assert len(clusters) < 10
+    headerless = [line for line in path.read_text().splitlines() if "all_reduce_perf" not in line]
+    path.write_text("\n".join(line for line in headerless if "version" not in line))
+    assert proposed(path) == clusters
+
+
+def test_without_names_of_gpus_the_clusters_with_as_many_a_node_are_proposed(output):
+    path = output(HEALTHY)
+    path.write_text(path.read_text().replace("NVIDIA H100 80GB HBM3", "NVIDIA Graphics Device"))
+    clusters = proposed(path)
+    assert {H100, "8xmi300x-400g"} <= {*clusters}
+    assert "4xgh200-200g" not in clusters
+
+
+@pytest.mark.parametrize("name", ["osu_allreduce.txt", "nowhere.txt"])
+def test_of_results_that_name_no_node_all_clusters_are_proposed(name):
+    assert proposed(OUTPUTS / name) == cluster_names()
 
 
 @pytest.mark.parametrize("content", ["# Avg bus bandwidth    : 140.5\n", "it was fast\n", ""])

@@ -58,6 +58,24 @@ def test_the_help_of_a_command_fits_a_screen_and_has_an_example(command):
     assert f"hpccoll {command}".strip() in "\n".join(lines).partition("Example")[2]
 
 
+def used_options(example):
+    """Return the options of hpccoll in the line of an example: none of what it starts, or passes on."""
+    unquoted = re.sub(r"'[^']*'", "VALUE", example)
+    own_words = unquoted.partition("hpccoll ")[2].partition(" -- ")[0]
+    return set(re.findall(r"(?<!\S)--?[A-Za-z][\w-]*", own_words))
+
+
+@pytest.mark.parametrize("command", PAGES)
+def test_the_examples_of_a_help_have_options_that_it_lists(command):
+    options, _, examples = page(command).partition("\nExample")
+    listed = set(re.findall(r"(?<!\S)--?[A-Za-z][\w-]*", options)) | {"--help"}
+    for example in examples.splitlines():
+        words = example.partition("hpccoll ")[2]
+        is_of_another_page = "--help" in words
+        if words.startswith(command) and not is_of_another_page:
+            assert used_options(example) <= listed, example
+
+
 def test_the_first_help_has_a_line_for_each_command_of_the_contract_and_for_no_other():
     commands = re.findall(r"^  (\w+) ", page(""), re.MULTILINE)
     assert sorted(commands) == sorted(COMMANDS)

@@ -150,5 +150,7 @@ def test_a_plan_that_cannot_be_read_is_named_and_ends_with_3(sweep):
 def test_a_size_without_a_scaling_curve_is_refused_in_one_line(tmp_path):
     run = write_run(tmp_path / "a.h5")
     out = "--out", tmp_path / "out"
-    assert invoke("report", run, *out, "--size", "1K").is_bad_input("--size", "number of nodes")
+    assert invoke("report", run, *out, "--size", "1K").is_bad_input(
+        "--size", "only 2 nodes were measured"
+    )
     assert invoke("report", run, *out, "--size", "many").is_bad_input("--size", "many")

@@ -184,5 +184,5 @@ def test_of_algorithms_with_the_same_plan_over_nccl_one_is_measured_and_nothing_
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert {row.algorithm: (row.status, row.reason) for row in read_results([out]).rows} == {
         "ring": ("ok", None), "rabenseifner": ("ok", None),
-        "hierarchical": ("skipped", "the same plan as ring on 1x4: ring is measured"),
+        "hierarchical": ("skipped", "the same schedule as ring on 4 ranks on 1 node"),
     }  # fmt: skip

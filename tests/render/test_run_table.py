@@ -200,3 +200,13 @@ def test_a_terminal_keeps_nothing_of_a_line_about_the_progress(monkeypatch):
     printed = below.getvalue()
     # after the first and the last round
     assert (printed.count(f" left{ERASE_LINE}"), printed.count("ring ")) == (2, 2)
+
+
+def test_a_reason_to_skip_is_printed_once_with_the_number_of_its_cases(printed):
+    cases = [
+        replace(CASES[0], bytes=size, in_place=place) for size in (8, 64) for place in (False, True)
+    ]
+    histories = [without(case, "ranks are few") for case in cases]
+    lines = [line for line in printed(*histories).splitlines() if "ranks are few" in line]
+    assert len(lines) == 1
+    assert "4 cases" in lines[0]

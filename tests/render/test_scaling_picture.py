@@ -4,7 +4,7 @@ import pytest
 from row_examples import make_row
 
 from hpccoll.analysis.recommendations import recommend
-from hpccoll.common.errors import BadInputError
+from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.render.scaling_picture import write_scaling_pictures
 from hpccoll.store.rows import Results
 
@@ -61,5 +61,17 @@ def test_a_collective_without_bus_bandwidth_is_drawn_by_its_time(tmp_path):
 def test_a_size_without_a_picture_is_refused_with_those_that_have_one(tmp_path):
     with pytest.raises(BadInputError, match="1 MiB or 64 MiB"):
         written(results_on((2, 4)), tmp_path, 8)
-    with pytest.raises(BadInputError, match="more than one number of nodes"):
+
+
+def test_results_on_one_number_of_nodes_are_refused_with_what_was_measured(tmp_path):
+    with pytest.raises(UnusableError, match="only 2 nodes were measured"):
         written(results_on((2,)), tmp_path, MIB)
+
+
+def test_results_on_shared_cores_are_refused_with_the_ranks_that_had_a_core_each(tmp_path):
+    rows = []
+    for ranks in (2, 3, 4):
+        place = {"nodes": 1, "ranks_per_node": ranks, "oversubscribed": ranks > 2}
+        rows.append(make_row("ring", ranks, MIB, seconds=1e-4 * ranks, busbw_Bps=5e9, **place))
+    with pytest.raises(UnusableError, match="only 2 ranks had a core each"):
+        written(Results(rows=tuple(rows), runs=(), planned=3), tmp_path, MIB)

@@ -65,3 +65,33 @@ def test_any_difference_makes_other_steps(steps):
 def test_layout_and_units_are_part_of_a_schedule():
     assert not have_same_steps(RING, replace(RING, units=8))
     assert not have_same_steps(RING, replace(RING, layout=Layout.of(4, 2)))
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (STEP, Step(Recv(-1, dst[0]))),
+        (Step(Send(-1, src[3]), *STEP.actions),),
+        (Step(*STEP.actions[1:], STEP.actions[0]),),
+        (Step(Send(1, src[0:2] + src[0:0]), *STEP.actions[1:]),),
+    ],
+)
+def test_what_does_nothing_and_where_a_send_is_listed_make_no_other_steps(steps):
+    assert have_same_steps(of_steps(STEP), of_steps(*steps))
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("recursive_doubling", "recursive_multiplying", "bine"),
+        ("ring", "swing", "reduce_scatter_all_gather", "rabenseifner", "direct"),
+        ("binomial_tree", "star"),
+    ],
+)
+def test_on_two_ranks_textbook_algorithms_coincide_and_on_eight_they_do_not(names):
+    all_reduce = algorithm_registry.collective("all_reduce")
+    for ranks, are_same in ((2, True), (8, False)):
+        layout = Layout.of(ranks, ranks)
+        first, *others = [all_reduce.algorithm(name).schedule(layout) for name in names]
+        for other in others:
+            assert have_same_steps(first, other) is are_same

@@ -104,7 +104,7 @@ ADDED = SCHEMA_FAULTS | {
 
 WHOLE = {
     "bytes: 8\nranks: 2": "a.yaml: algorithms is missing: |hpccoll list",
-    "algorithms: ring\nbytes: 8": "a.yaml: ranks is missing|'ranks'|'nodes'",
+    "algorithms: ring\nbytes: 8": "a.yaml: ranks: give one of|'ranks'|'nodes'",
     "algorithms: ring\nbytes: 8\nnodes: 1000\nranks_per_node: 1000": "ranks_per_node|at most 262144 ranks",
     "algorithms: ring\nbytes: 8\nnodes: 2\nranks_per_node: cores": "ranks_per_node.0|'cores'",
     f"{LEAST}diagnose: {{}}": "a.yaml: diagnose|'nodes' has no two",

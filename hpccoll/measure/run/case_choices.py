@@ -50,7 +50,8 @@ class CaseChoices:
         used.
         """
         layout = self.attempt.layout
-        plans = MeasuredPlans(layout, Shape(layout.nodes, layout.workers, layout.aggregators))
+        shape = Shape(layout.nodes, layout.workers, layout.aggregators)
+        plans = MeasuredPlans(layout, shape, self.job.named)
         skipped: dict[str, str] = {}
         chosen: dict[str, tuple[Case, str | None]] = {}
         for case in cases:

@@ -12,9 +12,9 @@ from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import BadInputError, UnusableError, writing
 from hpccoll.common.interruption import INTERRUPTED, interruptible
 from hpccoll.common.limits import FLAG, IntegerRange, PositiveNumber
-from hpccoll.common.options import Option, OptionKind
+from hpccoll.common.options import Option, OptionKind, check_one_given
 from hpccoll.common.quantities import BYTES, DURATION, RATE
-from hpccoll.extensions.steps.training.step_keys import PREDICTED, WALL, StepKey, option
+from hpccoll.extensions.steps.training.step_keys import PREDICTED, SPEED, WALL, StepKey, option
 from hpccoll.schedule import DTYPE
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def predict_step(
     elif keys["params"] is not None:
         answer = _closed_form(keys)
     else:
-        described = common.read_machine_or_cluster(machine, cluster, keys["rate"])
+        described = common.read_machine_or_cluster(machine, cluster, keys["rate"], "predict step")
         answer = _simulated(keys, nodes, param, described, as_json=as_json)
     if out:
         with writing(out):
@@ -100,10 +100,8 @@ def predict_step(
 
 def _check_form(typed_flags: Sequence[str]) -> None:
     """Check that the options that were typed are those of one form."""
-    forms = [form for form in FORMS if form in typed_flags]
-    if len(forms) != 1:
-        raise UnusableError("predict step", "exactly one of --model, --params and --scenarios")
-    (form,) = forms
+    check_one_given("predict step", {form: form in typed_flags for form in FORMS})
+    form = next(form for form in FORMS if form in typed_flags)
     for name in typed_flags:
         if name not in FORMS[form] | ALWAYS:
             raise UnusableError(name, WHOSE[form])
@@ -189,9 +187,12 @@ def _closed_form(keys: Mapping[str, Any]) -> _Answer:
     if keys["rate"] is None:
         raise UnusableError("--rate", "the rate of the link of a GPU, such as 400gbit")
     compute_s, flops_rate, tokens = (keys[name] for name in ("compute", "flops_rate", "tokens"))
-    if (compute_s is None) == (flops_rate is None) or (flops_rate is None) != (tokens is None):
-        raise UnusableError("--compute", "exactly one of --compute and --flops-rate with --tokens")
+    choices = {"--compute": compute_s, "--flops-rate with --tokens": flops_rate or tokens}
+    check_one_given(SPEED, choices)
     if compute_s is None:
+        if flops_rate is None or tokens is None:
+            missing = "--tokens" if tokens is None else "--flops-rate"
+            raise UnusableError(missing, "give --flops-rate and --tokens together")
         compute_s = 6 * keys["params"] * tokens / flops_rate
     wall = Wall(
         keys["params"],

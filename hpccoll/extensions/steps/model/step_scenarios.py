@@ -20,6 +20,7 @@ from pydantic import Field, create_model, model_validator
 
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.limits import MAX_LIST_ENTRIES, NAME, RANKS
+from hpccoll.common.options import check_one_given
 from hpccoll.common.units import format_count
 from hpccoll.common.yaml_model import (
     Bounded,
@@ -41,7 +42,7 @@ from hpccoll.extensions.steps.training.model_file import load_models, models_fro
 from hpccoll.extensions.steps.training.model_shape import ModelShape, with_sequence
 from hpccoll.extensions.steps.training.models import model_of
 from hpccoll.extensions.steps.training.parallelism import StepDtypes
-from hpccoll.extensions.steps.training.step_keys import PEAK_FLOPS, PREDICTED, parallelism_of
+from hpccoll.extensions.steps.training.step_keys import PEAK_FLOPS, PREDICTED, SPEED, parallelism_of
 from hpccoll.model.machine_file import MachineFile, read_machine
 from hpccoll.model.simulation_work import ShowProgress
 from hpccoll.schedule import Parameter
@@ -253,13 +254,18 @@ def compute_rate(keys: Mapping[str, Any], default: ComputeRate | None = None) ->
     flops_rate, mfu, gpu, compute, step = (
         keys[name] for name in ("flops_rate", "mfu", "gpu", "compute", "step")
     )
-    rates = [rate for rate in (flops_rate, mfu, compute, step) if rate is not None]
-    if default and not rates and gpu is None:
+    rates = {
+        "--flops-rate": flops_rate,
+        "--mfu with --gpu": mfu or gpu,
+        "--compute": compute,
+        "--step": step,
+    }
+    if default and not any(rates.values()):
         return default
-    if len(rates) != 1 or (mfu is None) != (gpu is None):
-        raise UnusableError(
-            "--flops-rate", "exactly one of --flops-rate, --mfu with --gpu, --compute and --step"
-        )
-    if mfu is None:
+    check_one_given(SPEED, rates)
+    if mfu is None and gpu is None:
         return ComputeRate(flops_rate, compute, step)
+    if mfu is None or gpu is None:
+        missing = "--mfu" if mfu is None else "--gpu"
+        raise UnusableError(missing, "give --mfu and --gpu together")
     return ComputeRate(mfu * PEAK_FLOPS[gpu], source=f"{mfu:.0%} of the peak of {gpu}")
