@@ -58,9 +58,6 @@ PEER_PROTOCOLS: Sequence[str] = (
 )
 """All-reduce in both protocols of the peer kernel, of 64 B, 4 KiB and 256 KiB."""
 
-SAME_PLAN = "the same plan as"
-"""Why a case is skipped that another one measures: on 2 ranks, direct is a ring."""
-
 SHARED_KIND = "measured on a shared GPU"
 
 
@@ -208,6 +205,8 @@ def _right_rows(
     here: Here, count: int, arguments: Sequence[str], name: str, what: str
 ) -> "tuple[Verdict, list[Row]]":
     """Return whether all rows of a run are right, and those that are."""
+    from hpccoll.cases.skip_reason import SAME_SCHEDULE
+
     rows, planned, failure = measured(here, count, arguments, name, probed=False)
     if failure or not rows:
         return bound(what, failure or "no row", "all", reached=False), []
@@ -216,7 +215,8 @@ def _right_rows(
         return Verdict(what, WRONG, f"{len(wrong)} of {planned} are wrong", "all"), []
     right = [row for row in rows if row.status == "ok"]
     reasons = sorted({row.reason for row in rows if row.reason})
-    measured_once = [row for row in rows if (row.reason or "").startswith(SAME_PLAN)]
+    # on 2 ranks, direct is a ring
+    measured_once = [row for row in rows if (row.reason or "").startswith(SAME_SCHEDULE)]
     complete = len(right) + len(measured_once) == planned
     return bound(what, "; ".join(reasons) or len(right), f"{planned}", complete), right
 

@@ -137,6 +137,7 @@ def test_over_mpi_an_algorithm_with_the_schedule_of_another_is_measured_only_if_
         ({"params": {"window": 4}}, True),
         ({"params": {"outer": "rabenseifner"}}, False),
         ({"params": {"graph": 1}}, False),
+        ({"params": {"load": "gemm"}}, False),
         ({"params": {"channels": 2}}, False),
         ({"bytes": 2 * MIB}, False),
         ({"in_place": True}, False),
@@ -148,6 +149,20 @@ def test_over_mpi_an_algorithm_with_the_schedule_of_another_is_measured_only_if_
 def test_plans_are_the_same_only_if_all_that_decides_them_is(changes, equal):
     first, other = over_nccl("ring"), replace(over_nccl("hierarchical"), **changes)
     assert (skipped([first, other])[1] is not None) == equal
+
+
+@pytest.mark.parametrize(
+    ("params", "equal"),
+    [
+        ({}, True),
+        ({"protocol": "ll"}, True),  # as small messages move by default
+        ({"protocol": "simple"}, False),
+    ],
+)
+def test_plans_over_peer_are_the_same_only_if_their_messages_move_alike(params, equal):
+    first = case(algorithm="ring", bytes=64, transport="peer", device="cuda")
+    other = replace(first, params=params, algorithm="hierarchical")
+    assert (skipped([first, other], named=())[1] is not None) == equal
 
 
 @pytest.mark.parametrize(

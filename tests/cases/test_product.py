@@ -275,11 +275,23 @@ def test_only_schedules_over_peer_have_a_protocol():
     found = swept(**keys, transports=["nccl", "peer"], params=params)
     chosen = [(case.algorithm, case.transport, case.params.get("protocol")) for case in found]
     assert sorted(chosen, key=str) == [
-        ("native", "nccl", None), ("ring", "peer", "ll"), ("ring", "peer", "simple"),
-    ]  # fmt: skip
+        ("native", "nccl", None),
+        ("ring", "nccl", None),
+        ("ring", "peer", "ll"),
+        ("ring", "peer", "simple"),
+    ]
     for transports, protocol in (["peer"], "LL128"), (["nccl"], "ll"):
         with pytest.raises(BadInputError, match=f"parameter protocol: '{protocol}'"):
             swept(**keys, transports=transports, params={"ring": {"protocol": [protocol]}})
+
+
+@pytest.mark.parametrize("transports", [["peer"], ["nccl", "peer"]])
+def test_a_floor_is_measured_once_whatever_the_protocols(transports):
+    keys = {"devices": ["cuda"], "algorithms": ["null"], "in_place": [True]}
+    assert (
+        len(swept(**keys, transports=transports, params={"null": {"protocol": ["ll", "simple"]}}))
+        == 1
+    )
 
 
 def test_a_product_of_any_size_is_counted_without_being_made():
