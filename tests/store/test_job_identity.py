@@ -30,6 +30,7 @@ REQUESTED = {
             raw_examples.case(size, in_place=True, params={"channels": 4}) for size in (8, 16)
         ),
     },
+    "algorithms named beside all (without all) there, none here": {"named": ()},
     "what auto chooses": {"table": {"choices": []}},
     "2 cases there, 2 others here": {"cases": (replace(STORED.cases[0], ranks=2), STORED.cases[1])},
 }
