@@ -30,13 +30,10 @@ from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw_results import Attempt, Outcome
 from hpccoll.store.rows import PICO
-from hpccoll.store.schema import IMPORTED
+from hpccoll.store.schema import IMPORTED, PEERS
 
 IMPLEMENTATION = "implementation"
 """The parameter with PICO's name of what ran, where an algorithm of ours takes the same steps."""
-
-PEERS = "peers"
-"""The parameter that says to which other ranks than those of ours the messages of each step went."""
 
 TIMESTAMP = re.compile(r"\d{4}_\d\d_\d\d___\d\d_\d\d_\d\d")
 METADATA_SUFFIX = "_metadata.csv"

@@ -33,8 +33,14 @@ from hpccoll.model.memory_work import MemoryWork, memory_work
 from hpccoll.model.observations import Observation
 from hpccoll.model.torus_links import Torus
 from hpccoll.model.traffic import TooManyMessagesError
-from hpccoll.model.validation import Validated, unknown_tiers_reason, unmet_reason
+from hpccoll.model.validation import (
+    Validated,
+    other_peers_reason,
+    unknown_tiers_reason,
+    unmet_reason,
+)
 from hpccoll.schedule import Algorithm, Cut, Schedule, itemsize
+from hpccoll.store.schema import PEERS
 
 MOST_RANKS = 1024
 """The most ranks of a measurement that a machine is fitted to: the paths of more take too long to find."""
@@ -149,9 +155,8 @@ def _unmodelled_reason(observation: Observation) -> str:
         return "it has aggregators, or several channels"
     if int(observation.params.get("copies", 0)) > 0:
         return "copies on a rank are not modelled"
-    return unmet_reason(observation) or _several_schedules_reason(
-        observation, observation.algorithm
-    )
+    reason = other_peers_reason(observation) or unmet_reason(observation)
+    return reason or _several_schedules_reason(observation, observation.algorithm)
 
 
 def _several_schedules_reason(observation: Observation, algorithm: Algorithm) -> str:
@@ -222,7 +227,7 @@ def _ports(observation: Observation) -> int:
 def _torus(observation: Observation) -> Torus | None:
     """Return the torus of the nodes; None if there is none, or the messages go to other ranks than the schedule's."""
     shape = observation.params.get("torus")
-    if shape is None or "peers" in observation.params:
+    if shape is None or PEERS in observation.params:
         return None
     torus = Torus.parse(str(shape))
     return torus if torus.nodes == observation.layout.nodes else None
@@ -243,7 +248,9 @@ def _path(observation: Observation) -> tuple[Counter[PathWork], MemoryWork]:
     waves = OperationWaves((schedule,), cut, everyone=torus is not None)
     work = critical_path(waves, _TypicalCosts(), torus)
     folds = [kind.nbytes for kind in work if isinstance(kind, PathFold)]
-    memory = memory_work(call, algorithm.name, observation.nbytes, max(folds, default=0))
+    # the ports of a rank receive at once, each its part of the vector
+    largest_fold = max(folds, default=0) * _ports(observation)
+    memory = memory_work(call, algorithm.name, observation.nbytes, largest_fold)
     return work, memory
 
 

@@ -16,7 +16,7 @@ from hpccoll.model.memory_work import seconds_beside_messages
 from hpccoll.model.observations import Observation
 from hpccoll.model.simulation import simulate
 from hpccoll.schedule import Cut, itemsize, out_of_place
-from hpccoll.store.schema import IMPORTED
+from hpccoll.store.schema import IMPORTED, PEERS
 
 TOLERANCE = 1e-9
 """The relative difference up to which two times are equal: sums in another order differ by rounding."""
@@ -222,7 +222,19 @@ def _unpredicted_reason(observation: Observation, machine: Machine) -> str:
         return "several ports of a rank are not simulated"
     if "torus" in observation.params:
         return "the links of a torus are not simulated"
-    return unmet_reason(observation) or unknown_tiers_reason(observation, machine.tiers)
+    reason = other_peers_reason(observation) or unmet_reason(observation)
+    return reason or unknown_tiers_reason(observation, machine.tiers)
+
+
+def other_peers_reason(observation: Observation) -> str:
+    """Return why it is unknown which messages of an observation stay inside a node; nothing if it is known.
+
+    On one node all do, and with one rank on each node none does, whichever ranks they go to.
+    """
+    layout = observation.layout
+    if PEERS in observation.params and 1 < layout.nodes < layout.workers:
+        return "its messages go to other ranks, some on the same node"
+    return ""
 
 
 def unmet_reason(observation: Observation) -> str:

@@ -30,6 +30,9 @@ PREDICTED_KINDS = SIMULATED, MODELLED
 IMPORTED = "imported"
 """The kind of results that another program measured."""
 
+PEERS = "peers"
+"""The parameter of an imported case that says to which other ranks than those of our algorithm its messages went."""
+
 HOST_LOAD = "host_load"
 """The key of the provenance with what else used the hosts: a list with an entry for each of them."""
 

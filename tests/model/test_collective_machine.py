@@ -7,7 +7,11 @@ import pytest
 from model_observations import observation, observed
 
 from hpccoll.model.collective_fit import KNOTS, CollectiveModel, FittedRow
-from hpccoll.model.collective_machine import OUTLIER_WEIGHT, fit_machine_to_collectives
+from hpccoll.model.collective_machine import (
+    OUTLIER_WEIGHT,
+    _Operations,
+    fit_machine_to_collectives,
+)
 from hpccoll.model.critical_path import PathMessage
 from hpccoll.model.machine import Machine, MessageCosts, OwnMemory, Tier
 from hpccoll.model.machine_file import read_machine, write_machine
@@ -187,6 +191,38 @@ def test_several_ports_of_a_rank_send_parts_of_the_vector_at_once():
     assert (errors.error_median, errors.within_close) == (pytest.approx(0, abs=0.08), 1.0)
     reasons = {case.reason for case in validate(on_ports(3, 4), fit.machine.machine())}
     assert reasons == {"several ports of a rank are not simulated"}
+
+
+def test_the_buffers_of_a_rank_hold_what_all_of_its_ports_receive_at_once():
+    layout = Layout.of(8, 1)
+    buffers = []
+    for ports in (1, 4):
+        case = observation("all_reduce", "ring", ports << 20, 1e-3, layout, ports=ports)
+        operations = _Operations()
+        operations.add(case)
+        buffers.append(operations.row(case).memory.buffer_bytes)
+    assert buffers == [(1 << 20) // 8, 4 * (1 << 20) // 8]
+
+
+def to_other_peers(layout):
+    """Return what collectives take on a machine with both tiers, if messages may go to other ranks than ours."""
+    both = replace(TRUE, tiers={**TRUE.tiers, "node": TRUE.tiers["rack"]})
+    cases = []
+    for collective, algorithm in CASES:
+        cases += observed(collective, algorithm, layout, both, SIZES, peers="near first")
+    return cases
+
+
+def test_messages_to_other_ranks_are_modelled_only_if_it_is_known_which_stay_inside_nodes():
+    reason = "its messages go to other ranks, some on the same node"
+    on_nodes = to_other_peers(Layout.of(8, 1))
+    on_shared_nodes = to_other_peers(Layout.of(8, 2))
+    fit = fit_machine_to_collectives([*on_nodes, *on_shared_nodes], "other peers", 8)
+    assert fit.left_out[reason] == len(on_shared_nodes)
+    both = replace(TRUE, tiers={**TRUE.tiers, "node": TRUE.tiers["rack"]})
+    assert {case.reason for case in validate(on_shared_nodes, both)} == {reason}
+    one_node = to_other_peers(Layout.of(8, 8))
+    assert {case.reason for case in validate([*on_nodes, *one_node], both)} == {""}
 
 
 def on_torus(length):
