@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hpccoll.cases.algorithm_registry import collective, is_workload
 from hpccoll.cases.catalogue import call_of, own_parameters
-from hpccoll.cases.planned_schedule import choose_channels
+from hpccoll.cases.planned_schedule import choose_channels, planned_schedule
 from hpccoll.cases.transport_table import TRANSPORTS
 from hpccoll.cases.workload import workload
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_size
-from hpccoll.schedule import Algorithm, Copy, Layout, Schedule, Send, itemsize
+from hpccoll.schedule import Algorithm, Copy, Cut, Layout, Schedule, Send, itemsize
+from hpccoll.schedule.count import received_bytes
 from hpccoll.schedule.step import drop_null_peers, parts_of
 
 if TYPE_CHECKING:
@@ -34,6 +35,10 @@ SHORT_BLOCK = PERIOD // GENERATIONS
 """The elements of the largest block whose values do not repeat within one operation."""
 VECTOR_BYTES = 16
 """The bytes that a GPU thread of the check moves at once."""
+
+WORDS_OF_RECEIVED = 4
+"""The bytes of the words over peer in the protocol ll, for each byte that a rank receives: 8 for 4 bytes
+of data, once for even and once for odd operations."""
 
 GPU_SPARE_FRACTION = 0.1
 """The fraction of a GPU's free memory that cases leave to libraries: NCCL and MPI allocate buffers
@@ -109,8 +114,9 @@ def memory_needed(
     Each rank has both buffers, scratch, the values to fill and to compare, and the check; a root
     receives more at once. An aggregator has one buffer and all data that its children send at once,
     which may be more than a worker has. On a GPU the values to fill and to compare are periodic
-    tables for each unit. A workload has the buffers of all its operations, each estimated as those
-    of an all-reduce of S bytes. ``models`` are the files of the user that it names.
+    tables for each unit, and over peer in the protocol ll all that a rank receives has words of its
+    own. A workload has the buffers of all its operations, each estimated as those of an all-reduce
+    of S bytes. ``models`` are the files of the user that it names.
 
     ``device`` is that of the memory: of a case on a GPU, ``cpu`` has the staged buffers, and
     ``cuda`` all others.
@@ -126,15 +132,10 @@ def memory_needed(
     # The expected values of blocks are copied once more, before the check allocates one byte per
     # element.
     check = 1 / itemsize(case.dtype) if family.units == "divisible" else 1
-    memory = _AlgorithmMemory()
-    if case.algorithm in family.algorithms:
-        parameters = tuple(sorted(own_parameters(case).items()))
-        memory = _algorithm_memory(
-            family.algorithm(case.algorithm), workers, aggregators, parameters
-        )
+    memory = _memory_of_schedule(case, workers, aggregators)
     tmp, arrivals, common_arrivals, gathered, slices = memory
     buffers = 6 + check
-    tables = 0.0
+    further_bytes = 0.0  # that do not follow from rank_buffers
     if case.device == "cuda":
         device_of_messages = "cpu" if case.transport == "staged" else "cuda"
         if device == "cpu" and device_of_messages == "cuda":
@@ -148,12 +149,14 @@ def memory_needed(
             common_arrivals = 1.0
             gathered = ()
         if device == "cuda":
-            tables = ranks * _tables(case, workers)
+            further_bytes = ranks * _tables(case, workers)
     rank_buffers = buffers + tmp + common_arrivals - 1
     try:
         unequal = call_of(case, workers).blocks(SAMPLE_ELEMENTS)
     except BadInputError:
         return 0  # the case will be skipped
+    if slices and device == "cuda":
+        further_bytes += _words(case, Layout.of(workers, aggregators=aggregators), ranks)
     if unequal is None:
         at_once = _in_flight(case, workers, slices) if gathered else 0.0
         aggregator_buffers = sum(
@@ -161,12 +164,20 @@ def memory_needed(
         )
         return int(
             case.bytes * (ranks * rank_buffers + arrivals - common_arrivals + aggregator_buffers)
-            + tables
+            + further_bytes
         )
     largest_src = float((unequal.sum(1) / unequal.sum() * workers).max())
     largest_dst = float((unequal.sum(0) / unequal.sum() * workers).max())
     most = 2 * largest_src + (rank_buffers - 2) * largest_dst
-    return int(case.bytes * min(ranks * most, workers * rank_buffers) + tables)
+    return int(case.bytes * min(ranks * most, workers * rank_buffers) + further_bytes)
+
+
+def _memory_of_schedule(case: "Case", workers: int, aggregators: int) -> _AlgorithmMemory:
+    family = collective(case.collective)
+    if case.algorithm not in family.algorithms:
+        return _AlgorithmMemory()
+    parameters = tuple(sorted(own_parameters(case).items()))
+    return _algorithm_memory(family.algorithm(case.algorithm), workers, aggregators, parameters)
 
 
 def _in_flight(case: "Case", workers: int, slices: tuple[Schedule, ...]) -> float:
@@ -178,6 +189,20 @@ def _in_flight(case: "Case", workers: int, slices: tuple[Schedule, ...]) -> floa
         case.params, case.bytes, layout, slices, pipelined=pipelined, rule=rule
     )
     return min(1.0, window / channels)
+
+
+def _words(case: "Case", layout: Layout, ranks: int) -> int:
+    """Return the bytes of the words that peers write for ``ranks`` ranks, those that receive most; 0 without words."""
+    planned = planned_schedule(case, layout)
+    if planned is None or planned.protocol != "ll":
+        return 0
+    call = call_of(case, layout.workers)
+    size = itemsize(case.dtype)
+    elements = call.collective.elements(case.bytes, size, layout.workers)
+    slices = planned.slices
+    cut = Cut(call, elements, slices[0].units, len(slices), size)
+    received = sorted(received_bytes(slices, cut))
+    return WORDS_OF_RECEIVED * int(sum(received[-ranks:]))
 
 
 def _tables(case: "Case", workers: int) -> float:

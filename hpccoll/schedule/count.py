@@ -50,6 +50,17 @@ def count(schedules: Sequence[Schedule], cut: Cut) -> Counts:
     return Counts(messages, sent, reduced, rounds, critical_bytes, critical_reduced)
 
 
+def received_bytes(schedules: Sequence[Schedule], cut: Cut) -> NDArray[np.int64]:
+    """Return the bytes that each rank receives from others in one operation, [rank]; lanes are as in ``count``."""
+    received = np.zeros(schedules[0].layout.ranks, np.int64)
+    for lane in range(cut.lanes):
+        for round_ in match(schedules[lane % len(schedules)]):
+            for m in round_.landed:
+                nbytes = cut.lengths(lane, m.landed, m.target) * cut.itemsize
+                np.add.at(received, m.target, nbytes * (m.source != m.target))
+    return received
+
+
 def crossings(schedule: Schedule, tier: str = "node", end: str | None = None) -> NDArray[np.int64]:
     """Return how often each unit is sent from one node to another, over all ranks and steps, [unit].
 

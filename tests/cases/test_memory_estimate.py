@@ -17,6 +17,8 @@ from hpccoll.measure.run.payload import PERIOD
 from hpccoll.schedule import COLLECTIVES, Layout
 from hpccoll.schedule.unequal_blocks import PATTERNS
 from hpccoll.transports.nccl.lowering import NcclLowering
+from hpccoll.transports.peer.lowering import PeerLowering
+from hpccoll.transports.peer.program import words_from
 
 MIB = 2**20
 
@@ -136,6 +138,47 @@ def test_a_plan_over_nccl_allocates_no_more_than_estimated(name):
         bytes=operation.call.bytes(1 << 24, 4),
     )
     assert max(elements) * 4 <= memory_needed(requested, 4, 1, "cuda")
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, (_, algorithm) in ALGORITHMS.items() if not algorithm.aggregates]
+)
+def test_a_plan_over_peer_allocates_no_more_than_estimated_with_its_words(name):
+    collective, algorithm = ALGORITHMS[name]
+    on = case_of(name, 4)
+    operation = on.operation(1 << 24, "int32", in_place=on.placements[0], channels=4, window=4)
+    lowerings = [PeerLowering(me, operation, "ll") for me in range(4)]
+    proposals = [lowering.proposals() for lowering in lowerings]
+    elements = []
+    for me, lowering in enumerate(lowerings):
+        lowering.programs([proposal[me] for proposal in proposals])
+        buffers = sum(operation.elements(buffer, me) for buffer in ("src", "dst"))
+        scratch = lowering.tmp_length + sum(lowering.scratch_lengths.values())
+        names = map(words_from, range(4))
+        received = sum(lowering.word_elements.get(words, 0) for words in names)
+        elements.append(buffers + scratch + 4 * received)  # words of 8 bytes, of two operations
+    params = {"protocol": "ll"}
+    requested = case(
+        collective.name,
+        algorithm.name,
+        dtype="int32",
+        device="cuda",
+        transport="peer",
+        bytes=operation.call.bytes(1 << 24, 4),
+        params=params,
+    )
+    assert max(elements) * 4 <= memory_needed(requested, 4, 1, "cuda")
+
+
+def test_small_messages_over_peer_need_the_memory_of_their_words():
+    on_gpu = {"bytes": 3 * 4096, "device": "cuda", "transport": "peer"}
+    words, read_in_place = (
+        case(**on_gpu, params={"protocol": protocol}) for protocol in ("ll", "simple")
+    )
+    needed = memory_needed(words, 3, 3, "cuda")
+    assert needed == memory_needed(case(**on_gpu), 3, 3, "cuda")
+    received = 3 * 4 * 4096  # by each of three ranks of a ring two thirds, twice
+    assert needed - memory_needed(read_in_place, 3, 3, "cuda") == 4 * received
 
 
 def test_the_arrivals_at_an_aggregator_must_fit_into_memory():

@@ -67,26 +67,31 @@ class SharedGpuMemory:
             BadInputError: on all ranks, if one of them cannot export its memory, or map that of
                 another one.
         """
-        with self._agreed_on("export its memory"):
+        with self.agreed_on("export its memory"):
             places = self._places(arrays)
         places_of_ranks = self._comm.allgather(places)
         addresses: list[dict[str, int]] = []
-        with self._agreed_on("map the memory of the others"):
+        with self.agreed_on("map the memory of the others"):
             addresses += self._addresses_at(places_of_ranks, arrays)
         return addresses
 
     @contextmanager
-    def _agreed_on(self, action: str) -> Iterator[None]:
-        """Raise a BadInputError on all ranks if CUDA fails on one of them; all ranks enter this together."""
+    def agreed_on(
+        self, action: str, needs: str = VALID_GPUS, remedy: str = REMEDY
+    ) -> Iterator[None]:
+        """Raise a BadInputError on all ranks if CUDA fails on one of them; all ranks enter this together.
+
+        Its message has what a rank cannot do (``action``), what the ranks need for it, and a remedy.
+        """
         failure = None
         try:
             yield
-        except RuntimeError as error:  # CuPy's error of CUDA
+        except (RuntimeError, MemoryError) as error:  # CuPy's errors of CUDA and of its pool
             self._gpu.idle()  # raises the error of a GPU that has failed
             failure = f"rank {self._comm.rank} cannot {action}: {error}"
         failures = list(filter(None, self._comm.allgather(failure)))
         if failures:
-            raise BadInputError("transport", "peer", f"{VALID_GPUS} ({failures[0]}); do: {REMEDY}")
+            raise BadInputError("transport", "peer", f"{needs} ({failures[0]}); do: {remedy}")
 
     def _places(self, arrays: Mapping[str, Array]) -> dict[str, _Place]:
         places = {}

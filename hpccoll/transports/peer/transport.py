@@ -38,6 +38,12 @@ if TYPE_CHECKING:
 
 FLAGS = "flags"
 
+MEMORY = "GPUs with memory for its plan"
+"""What the ranks need besides the buffers of the case."""
+
+SMALLER = "smaller sizes; the protocol simple takes less than ll"
+"""What a user can do if a GPU lacks memory."""
+
 
 class PeerTransport(GuardedBuffers):
     """Schedules in one kernel on the memory of all ranks of a node.
@@ -70,8 +76,8 @@ class PeerTransport(GuardedBuffers):
 
         Raises:
             PlanMismatchError: if the ranks disagree on the messages between them.
-            BadInputError: if the GPUs cannot run all blocks at once, or map the memory of each
-                other.
+            BadInputError: on all ranks, if a GPU lacks memory, cannot run all blocks at once, or
+                cannot map the memory of the others.
             StalledError: if the first run does not complete in time.
         """
         lowering = PeerLowering(self.comm.rank, operation, self.protocol)
@@ -79,16 +85,14 @@ class PeerTransport(GuardedBuffers):
         check_agreement(self.comm.allgather(lowering.mismatched_peers(received)))
         programs = lowering.programs(received)
         ranks = operation.layout.ranks
-        shared = {
-            "src": src,
-            "dst": dst,
-            "tmp": self._shared.empty(lowering.tmp_length, operation.dtype),
-            FLAGS: self._shared.zeros(FlagMemory.count(len(programs), ranks)),
-            **self._words(lowering),
-        }
+        shared = {"src": src, "dst": dst}
         scratch = {}
-        for name, length in lowering.scratch_lengths.items():
-            scratch[name] = self.gpu.empty(length, operation.dtype)
+        with self._shared.agreed_on("allocate the memory of a plan", MEMORY, SMALLER):
+            shared["tmp"] = self._shared.empty(lowering.tmp_length, operation.dtype)
+            shared[FLAGS] = self._shared.zeros(FlagMemory.count(len(programs), ranks))
+            shared |= self._words(lowering)
+            for name, length in lowering.scratch_lengths.items():
+                scratch[name] = self.gpu.empty(length, operation.dtype)
         shared_addresses = self._shared.addresses(shared)
         addresses = dict(shared_addresses[self.comm.rank])
         for name, array in scratch.items():
@@ -172,7 +176,7 @@ class PeerTransport(GuardedBuffers):
         self._shared.close()
 
     def close_alone(self) -> None:
-        """Unmap the buffers of peers. Those of this rank stay allocated, because peers may still read them."""
+        """Unmap the buffers of peers. Those of this rank stay allocated: peers may still read them, and write words."""
         super().close()
         self._shared.unmap()
 

@@ -117,6 +117,23 @@ def a_rank_that_cannot_map_the_memory_of_others_is_bad_input_on_all() -> None:
     transport.close()
 
 
+def a_rank_without_memory_for_a_plan_is_bad_input_on_all() -> None:
+    operation = case_of("all_reduce-ring", RANKS).operation(1001, "float32")
+    transport = PeerTransport(COMM, GPU, protocol="ll")
+    src = transport.empty(0, operation.dtype)
+    dst = transport.empty(1001, operation.dtype)
+    with pytest.MonkeyPatch.context() as patch:
+        if ME == RANKS - 1:
+            patch.setattr(transport._shared, "zeros", lacks_memory)
+        with pytest.raises(BadInputError, match=rf"rank {RANKS - 1} cannot allocate.*: out of mem"):
+            transport.plan(operation, src, dst)
+    transport.close()
+
+
+def lacks_memory(_count):
+    raise RuntimeError("out of memory")
+
+
 def lacks_peer_access(_rank, _handle):
     raise RuntimeError("no peer access")
 
@@ -145,5 +162,6 @@ if __name__ == "__main__":
             a_rank_that_does_not_launch_is_named_by_those_that_wait,
             a_first_run_that_stalls_names_the_rank_that_does_not_come,
             a_rank_that_cannot_map_the_memory_of_others_is_bad_input_on_all,
+            a_rank_without_memory_for_a_plan_is_bad_input_on_all,
         ],
     )

@@ -8,6 +8,7 @@ from test_peer_kernel import IMPATIENT, SOME, kernel_of, operations
 
 from hpccoll.schedule import Copy
 from hpccoll.schedule.count import count
+from hpccoll.transports.peer.lowering import PeerLowering
 from hpccoll.transports.peer.peer_plan import Waits
 from hpccoll.transports.peer.program import Await, FoldWave, Push, words_from
 from hpccoll.transports.peer.program_tables import GATHER, PUSH
@@ -83,6 +84,18 @@ def test_elements_that_lie_at_different_places_of_words_are_folded_one_by_one(di
             tables.instructions[gathers, 5] = 1
             tables.instructions[gathers, 6] = 0
         assert cluster.wrong_ranks(cluster.run(kernel_of(directory, operation))) == [], name
+
+
+def test_ranks_find_the_peers_that_move_messages_in_another_protocol():
+    operation = case_of("all_reduce-ring", 3).operation(24, "float32")
+    lowerings = []
+    for me, protocol in enumerate(("simple", "ll", "ll")):
+        lowerings.append(PeerLowering(me, operation, protocol))
+    proposals = [lowering.proposals() for lowering in lowerings]
+    mismatched = []
+    for me, lowering in enumerate(lowerings):
+        mismatched.append(lowering.mismatched_peers([proposal[me] for proposal in proposals]))
+    assert mismatched == [[1, 2], [0], [0]]
 
 
 FAULTS = {
