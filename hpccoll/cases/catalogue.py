@@ -343,7 +343,7 @@ def distinct_parameters(
     """Return those of the values ``requested`` of parameters that differ: an empty schedule has nothing to cut."""
     distinct = dict(requested)
     if _floor(collective(name), algorithm):
-        for key in RUN_PARAMETERS.keys() & distinct.keys():
+        for key in {*RUN_PARAMETERS, PROTOCOL} & distinct.keys():
             distinct[key] = distinct[key][:1]
     return distinct
 

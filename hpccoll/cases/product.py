@@ -127,7 +127,9 @@ def _case(
         return None  # other cases of the request can be captured as CUDA graphs
     any_protocols = any(TRANSPORTS[transport].protocols for transport in request.transports)
     if PROTOCOL in parameters and any_protocols and not TRANSPORTS[values["transport"]].protocols:
-        return None  # other cases of the request have protocols
+        if parameters[PROTOCOL] != request.params[algorithm][PROTOCOL][0]:
+            return None  # the case without a protocol is made with the first one
+        parameters = _without_protocol(parameters)
     dtype = call.dtype or values["dtype"]
     nbytes = call.bytes
     if nbytes is None:
@@ -149,6 +151,10 @@ def _case(
         mapping=values["mapping"],
         timing=values["timing"],
     )
+
+
+def _without_protocol(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
+    return {name: value for name, value in parameters.items() if name != PROTOCOL}
 
 
 def _blocks(

@@ -12,7 +12,7 @@ from functools import lru_cache
 from msgspec import UNSET, UnsetType
 
 from hpccoll.cases.algorithm_registry import collective, is_workload
-from hpccoll.cases.case import LOOPS_OF_PROGRAMS, OSU, Case, Shape
+from hpccoll.cases.case import LOAD, LOOPS_OF_PROGRAMS, OSU, Case, Shape
 from hpccoll.cases.catalogue import GRAPH, call_of, moved_dtypes, own_parameters
 from hpccoll.cases.communicator_settings import COMMUNICATOR_SETTINGS
 from hpccoll.cases.library_algorithms import LibraryAlgorithm, library_table
@@ -30,6 +30,9 @@ from hpccoll.schedule.same_steps import have_same_steps
 
 FIRST_MAPPING = next(iter(MAPPINGS))
 """The mapping that is measured if several mappings number the ranks alike."""
+
+SAME_SCHEDULE = "the same schedule as"
+"""The beginning of the reason of a case with the plan of another one, which is measured."""
 
 COLLECTIVE_VARIABLES = re.compile(
     r"NCCL_(ALGO|PROTO|COLLNET_ENABLE|NVLS_ENABLE|SHARP_DISABLE)"
@@ -294,17 +297,18 @@ class MeasuredPlans:
         planned = planned_schedule(case, mapped_layout(self._layout, case.mapping))
         if planned is None or planned.algorithm.floor:
             return None
-        same = (*collective(case.collective).arguments, GRAPH)
+        same = (*collective(case.collective).arguments, GRAPH, LOAD)
         same_but_plan = (
             replace(case, algorithm="", params={}).id,
             *(case.params.get(name) or 0 for name in same),
         )
-        cut = len(planned.slices), planned.channels, min(planned.window, planned.channels)
-        earlier = self._measured.setdefault((*same_but_plan, *cut), [])
+        window = min(planned.window, planned.channels)
+        lowered_alike = len(planned.slices), planned.channels, window, planned.protocol
+        earlier = self._measured.setdefault((*same_but_plan, *lowered_alike), [])
         is_measured_anyway = case.transport != "nccl" and self._is_named(case.algorithm)
         for name, slices in earlier:
             if not is_measured_anyway and all(map(_have_same_steps, slices, planned.slices)):
-                return f"the same schedule as {name} on {self._shape.text}"
+                return f"{SAME_SCHEDULE} {name} on {self._shape.text}"
         parameters = [
             f"{name}={value}" for name, value in sorted(case.params.items()) if name not in same
         ]

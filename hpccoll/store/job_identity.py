@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
+from msgspec import UNSET
+
 from hpccoll.cases.case import Case, Job
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_size
@@ -29,6 +31,10 @@ CASE_FIELDS = {
 """The fields in which cases differ, by their names in messages."""
 
 
+UNNAMED_FIELDS = "effort", "cases", "table", "plans", "extensions", "named"
+"""The fields of a job whose differences messages do not name, or name in words of their own."""
+
+
 def check_same_job(raw: RawResults, job: Job, raw_file: Path) -> None:
     """Check that the existing results ``raw`` belong to ``job``.
 
@@ -48,10 +54,9 @@ def job_differences(
 ) -> Iterator[str]:
     """Yield the differences between two jobs, written as ``text``; the numbers of cases if no named field differs."""
     sides = [{**asdict(job), **asdict(job.effort)} for job in (stored, requested)]
-    names = [
-        name for name in sides[0] if name not in ("effort", "cases", "table", "plans", "extensions")
-    ]
+    names = [name for name in sides[0] if name not in UNNAMED_FIELDS]
     pairs = {name: tuple(_format_field(side[name]) for side in sides) for name in names}
+    pairs["algorithms named beside all"] = _named_beside_all(stored), _named_beside_all(requested)
     for name, field in CASE_FIELDS.items():
         pairs[name] = _format_values(stored.cases, field), _format_values(requested.cases, field)
     differences = [
@@ -62,6 +67,12 @@ def job_differences(
     yield from differences or [
         f"{len(stored.cases)} cases there, {len(requested.cases)} others here"
     ]
+
+
+def _named_beside_all(job: Job) -> str:
+    if job.named is UNSET:
+        return "(without all)"
+    return ",".join(job.named) or "none"
 
 
 def _format_field(value: object) -> str:

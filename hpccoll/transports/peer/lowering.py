@@ -20,6 +20,7 @@ class PeerProposal(NamedTuple):
     """What a rank tells each peer before its programs are made."""
 
     operation: str
+    protocol: Protocol
     sends: SentSpans
     expects: list[list[int]]  # by sequence and message: the elements that it expects from the peer
 
@@ -52,7 +53,10 @@ class PeerLowering(Lowering):
     def _empty_proposal(self, _peer: int) -> PeerProposal:
         sequences = self.sequences
         return PeerProposal(
-            self.operation.description, [[] for _ in sequences], [[] for _ in sequences]
+            self.operation.description,
+            self.protocol,
+            sends=[[] for _ in sequences],
+            expects=[[] for _ in sequences],
         )
 
     def _propose(
@@ -72,11 +76,12 @@ class PeerLowering(Lowering):
                 proposal.expects[sequence].append(total_length(part))
 
     def mismatched_peers(self, received: Sequence[PeerProposal]) -> list[int]:
-        """Return the ranks that would send messages that this rank does not expect."""
+        """Return the ranks that would send messages that this rank does not expect, or in another protocol."""
         mismatched = []
         for peer, (own, proposal) in enumerate(zip(self.proposals(), received, strict=True)):
             lengths = [list(map(total_length, messages)) for messages in proposal.sends]
-            if proposal.operation != own.operation or lengths != own.expects:
+            moves_alike = (proposal.operation, proposal.protocol) == (own.operation, own.protocol)
+            if not moves_alike or lengths != own.expects:
                 mismatched.append(peer)
         return mismatched
 

@@ -172,7 +172,7 @@ class PeerTransport(GuardedBuffers):
         self._shared.close()
 
     def close_alone(self) -> None:
-        """Unmap the buffers of peers. Those of this rank stay allocated, because peers may still read them."""
+        """Unmap the buffers of peers. Those of this rank stay allocated: peers may still read them, and write words."""
         super().close()
         self._shared.unmap()
 
