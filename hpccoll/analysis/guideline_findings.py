@@ -176,7 +176,7 @@ def _findings(
         compared for compared in compared_keys if compared.collective == key.collective
     )
     slow = f"{key.collective}{in_brackets(details)}"
-    text = f"{slow} of a smaller message takes longer than of a larger one"
+    text = f"{slow} takes longer for a smaller message than for a larger one"
     if detour:
         together = " together" if len(detour) > 1 else ""
         text = f"{slow} takes longer than its {join_words(detour)}{together}"

@@ -160,7 +160,7 @@ def _without_recovery(results: Results) -> Iterator[tuple[Run, Finding]]:
         level = level_without_recovery(run.provenance, len(run.rank_nodes), transports[run.run_id])
         if level:
             text = (
-                f"MPI gave thread level {level}, so that a rank that stalls ends the launch; with "
+                f"MPI gave thread level {level}, so a stalled rank ends the launch; with "
                 f"{RECOVERS} the others go on."
             )
             yield run, info("no_stall_recovery", text, level=level)

@@ -310,15 +310,16 @@ def _proposal(files: list[Path], supplied: "SuppliedMetadata") -> str:
     gpus = join_words(likely.gpus)
     if likely.clusters:
         proposed = join_words(likely.clusters[:PROPOSED], "or")
-        return f"do: these results are of {gpus}: --cluster {proposed}"
-    if likely.gpus:
-        return f"no cluster of 'hpccoll list clusters' has {gpus}; do: --cluster F.yaml, a file of yours"
+        return f"these results are of {gpus}; do: --cluster {proposed}"
     size = gpus_per_node(results)
+    if likely.gpus:
+        where = f"{format_count(size, 'rank')} on a node with {gpus}"
+        return f"no cluster of 'hpccoll list clusters' has {where}; do: --cluster F.yaml, a file of yours"
     alike = clusters_of_size(size)
     if not alike:
         return every
     words = f"{format_count(size, 'rank')} on a node, and do not name GPUs"
-    return f"do: these results have {words}: --cluster {join_words(alike, 'or')}"
+    return f"these results have {words}; do: --cluster {join_words(alike, 'or')}"
 
 
 def _results_of_any_program(files: list[Path], supplied: "SuppliedMetadata") -> "Results | None":

@@ -236,12 +236,12 @@ def _warn_if_loose(
     if loose:
         cases = f"{loose} of {format_count(len(made.cases), 'case')}"
         reasons.append(
-            f"in {cases} it allows more than {FAILS_ALONE} times the time, and so excludes nothing"
+            f"the reference allows more than {FAILS_ALONE} times the time in {cases}: too much to call a run healthy"
         )
     for reason in reasons:
         print(f"hpccoll: {to_one_line(reason)}", file=sys.stderr)
     if reasons:
-        remedy = "measure these runs again on an idle machine, and make the reference of them"
+        remedy = "repeat the runs on an idle machine and make the reference again"
         print(f"hpccoll: the reference may allow too much; do: {remedy}", file=sys.stderr)
 
 

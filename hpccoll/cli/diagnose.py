@@ -91,7 +91,7 @@ OPTIONS: Mapping[str, tuple[Option, ...]] = {
                shown_default="together over RDMA, else in-turn"),
         Option(("--seconds",), "time of a slot in seconds", shown_default="by the rate and the noise", metavar="S"),
         Option(("--seed",), "seed of the pairs", "1", key=SWEEP["seed"], metavar="N"),
-        Option(("--with",), "sendrecv_perf or all_reduce_perf (see --help-all)", metavar="PROGRAM"),
+        Option(("--with",), "program of nccl-tests that one process runs on pairs", metavar="PROGRAM"),
     ),
     "Transfers by another program": (
         Option(("--hosts",), "hosts, or a file of them", shown_default="the allocation's", metavar="A,B,..|FILE"),

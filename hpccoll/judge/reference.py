@@ -38,7 +38,7 @@ MIN_RUNS = 3
 FAILS_ALONE = 3
 """The time over the upper bound of a reference from which on a row fails whatever its neighbours
 do: of two healthy sweeps of the testbed, a burst of noise made a single row take 2.1 times as long.
-A bound that is as many times the time of its case would allow such a row, and excludes nothing."""
+A bound that is as many times the time of its case would allow such a row."""
 
 
 _Seconds = Annotated[float, PositiveNumber(1e9).meta]
@@ -150,7 +150,7 @@ class Reference:
 
     @property
     def loose_cases(self) -> list[ReferenceCase]:
-        """The cases whose upper bound excludes nothing."""
+        """The cases whose upper bound allows too much to call a run healthy."""
         return [case for case in self.cases if case.high_s > FAILS_ALONE * case.seconds]
 
     @property

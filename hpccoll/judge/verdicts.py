@@ -532,15 +532,15 @@ def _of_reference(row: Row, held: CaseComparison) -> Judged:
         return judgement
     allowed = held.expected.high / held.expected.value
     if allowed > FAILS_ALONE and held.acceptance is not Acceptance.FAIL:
-        return _untold(judgement, excludes_nothing(allowed))
+        return _untold(judgement, allows_too_much(allowed))
     return replace(judgement, verdict=held.verdict, reason=held.reason)
 
 
-def excludes_nothing(allowed: float) -> str:
+def allows_too_much(allowed: float) -> str:
     """Return why a reference decides nothing whose bound is ``allowed`` times its time."""
     return (
-        f"the reference allows {format_factor(allowed)} its time, and so excludes nothing: its runs differ too much; "
-        "do: make it again from runs on an idle machine"
+        f"the reference allows {format_factor(allowed)} its time, too much to call a run healthy: its runs differ too "
+        "much; do: make it again from runs on an idle machine"
     )
 
 

@@ -66,10 +66,14 @@ def _why_nothing_scales(groups: Sequence[ChartGroup]) -> str:
         is_any_crowded |= group.crowded is not None
         for point in group.fitting.usable:
             fitting[group.fitting.unit].add(group.fitting.axis_value(point.row))
+    if not fitting:
+        return "nothing was measured that a picture can show"
+    if any(len(numbers) > 1 for numbers in fitting.values()):
+        return "no collective was measured at one size on several numbers of nodes or ranks"
     counts: list[str] = []
     for unit, numbers in fitting.items():
-        counts += [f"{join_words(sorted(numbers))} {unit}"]
-    measured = join_words(counts) or "nothing"
+        counts += [format_count(number, unit.removesuffix("s")) for number in numbers]
+    measured = join_words(counts)
     had = "had a core each" if is_any_crowded else "were measured"
     needed = "a picture of how a collective scales needs several numbers of nodes, or of ranks with a core each"
     return f"only {measured} {had}, and {needed}"

@@ -304,7 +304,7 @@ def test_files_of_one_name_are_told_apart(output, tmp_path):
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        ((), f"NVIDIA H100 80GB HBM3: --cluster {H100}"),
+        ((), f"NVIDIA H100 80GB HBM3; do: --cluster {H100}"),
         (("--cluster", H100, "--machine", "m.json"), "only one of --cluster, --machine"),
         (("--cluster", "8xh999"), "hpccoll list clusters"),
         (("--reference", "nowhere.json"), "nowhere.json"),
@@ -347,6 +347,11 @@ def test_without_names_of_gpus_the_clusters_with_as_many_a_node_are_proposed(out
 @pytest.mark.parametrize("name", ["osu_allreduce.txt", "nowhere.txt"])
 def test_of_results_that_name_no_node_all_clusters_are_proposed(name):
     assert proposed(OUTPUTS / name) == cluster_names()
+
+
+def test_of_results_of_cpus_all_clusters_are_proposed():
+    output = OUTPUTS / "osu_allreduce.txt"
+    assert proposed(output, "--ranks", "16", "--nodes", "2") == cluster_names()
 
 
 @pytest.mark.parametrize("content", ["# Avg bus bandwidth    : 140.5\n", "it was fast\n", ""])

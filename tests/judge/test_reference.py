@@ -158,7 +158,7 @@ def test_the_command_makes_a_reference_and_compares_a_run_with_it(tmp_path):
     assert (regression["algorithm"], regression["requested_bytes"]) == ("ring", 4096)
 
 
-def test_the_command_names_runs_that_were_disturbed_and_bounds_that_exclude_nothing(tmp_path):
+def test_the_command_names_runs_that_were_disturbed_and_bounds_that_allow_too_much(tmp_path):
     load = {
         "host": "n0",
         "stolen": 0.0,
@@ -179,9 +179,9 @@ def test_the_command_names_runs_that_were_disturbed_and_bounds_that_exclude_noth
     said, runs = warnings(0.01, None, {"host_load": [load]}, None)
     assert f"{runs[1]} was disturbed: other processes used 1.20 cores of n0 (make 1.20)" in said
     assert str(runs[0]) not in said
-    assert "may allow too much; do: measure" in said
+    assert "may allow too much; do: repeat" in said
     said, _ = warnings(3.0, None, None, None)
-    assert "excludes nothing" in said
+    assert "too much to call a run healthy" in said
     assert "may allow too much" in said
 
 

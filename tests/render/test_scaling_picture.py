@@ -75,3 +75,14 @@ def test_results_on_shared_cores_are_refused_with_the_ranks_that_had_a_core_each
         rows.append(make_row("ring", ranks, MIB, seconds=1e-4 * ranks, busbw_Bps=5e9, **place))
     with pytest.raises(UnusableError, match="only 2 ranks had a core each"):
         written(Results(rows=tuple(rows), runs=(), planned=3), tmp_path, MIB)
+
+
+def test_sizes_of_one_number_of_nodes_each_are_refused_without_saying_that_several_are_needed(
+    tmp_path,
+):
+    small, large = results_on((2,), sizes=(MIB,)), results_on((4,), sizes=(64 * MIB,))
+    rows = Results(rows=small.rows + large.rows, runs=(), planned=4)
+    with pytest.raises(UnusableError, match="no collective was measured at one size on several"):
+        written(rows, tmp_path, MIB)
+    with pytest.raises(UnusableError, match="nothing was measured"):
+        written(Results(rows=(), runs=(), planned=0), tmp_path, MIB)

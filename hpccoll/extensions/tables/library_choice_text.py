@@ -96,7 +96,7 @@ _REASONS: Mapping[Reason, str] = {
 }
 """Why a table does not name what measured faster."""
 
-TOO_NOISY = "too noisy to decide at {where}; do: measure again on an idle machine, with more rounds"
+TOO_NOISY = "too noisy to decide at {where}; do: measure again on an idle machine, with more seconds for each case"
 
 
 def _unused_lines(unused: Sequence[UnusedGain], ranges: Sequence[LibraryRange]) -> Iterator[str]:
@@ -113,12 +113,15 @@ def _unused_lines(unused: Sequence[UnusedGain], ranges: Sequence[LibraryRange]) 
 
 def _conclusion(choices: LibraryChoices) -> Iterator[str]:
     """Yield where noise leaves the choice open, and whether the table changes anything."""
-    measured = noisy = 0
+    measured = 0
+    noisy = 0
+    is_any_clear = False
     for key, group in groupby(choices.ranges, attrgetter("ranks_of_call")):
         measured += sum(len(size_range.sizes) for size_range in group)
         unused = choices.unused.get(key, ())
         noisy_sizes: set[int] = set()
         for gain in unused:
+            is_any_clear |= gain.reason == "range"
             if gain.reason == "noise":
                 noisy_sizes.update(gain.gains)
         noisy += len(noisy_sizes)
@@ -126,8 +129,10 @@ def _conclusion(choices: LibraryChoices) -> Iterator[str]:
     changes_nothing = all(size_range.choice.is_native for size_range in choices.ranges)
     if changes_nothing and choices.ranges:
         why = f"no algorithm is clearly faster than the {DEFAULT}"
+        if is_any_clear:
+            why += " over a range of sizes"
         if noisy:
-            why = too_noisy
+            why = too_noisy if noisy == measured else f"{why}; {too_noisy}"
         yield f"the table leaves all calls to the library: {why}"
     elif noisy:
         yield f"the table leaves calls to the library: {too_noisy}"

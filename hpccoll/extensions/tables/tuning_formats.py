@@ -38,7 +38,11 @@ from hpccoll.extensions.tables.verified_calls import (
     VerifiedCall,
     verify_table,
 )
-from hpccoll.extensions.tables.verified_table_text import over_tcp, verified_lines
+from hpccoll.extensions.tables.verified_table_text import (
+    changes_nothing,
+    over_tcp,
+    verified_lines,
+)
 from hpccoll.store.rows import Results
 
 
@@ -162,7 +166,8 @@ class TuningFormats:
             lines += verified_lines(calls, table_format.library)
         show_found(record, lines, as_json=as_json)
         verdicts = {call.verdict for call in calls}
-        is_wrong = refused or verdicts & {IGNORED, OVERRULED, FAILED} or verdicts == {NOT_SHOWN}
+        is_nothing_shown = verdicts == {NOT_SHOWN} and not changes_nothing(calls)
+        is_wrong = refused or verdicts & {IGNORED, OVERRULED, FAILED} or is_nothing_shown
         return INCOMPLETE if is_wrong else 0
 
 

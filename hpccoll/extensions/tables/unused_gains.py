@@ -18,7 +18,7 @@ from hpccoll.analysis.strength import NOTICEABLE
 
 Reason: TypeAlias = Literal["noise", "other calls", "range"]
 """Why a table keeps the default: the intervals leave open whether the algorithm is faster; it gains
-nothing in calls that the table cannot tell apart from those in which it is; or it is clearly faster,
+little in calls that the table cannot tell apart from those in which it is; or it is clearly faster,
 and the range of its sizes has another best choice."""
 
 Times: TypeAlias = Mapping[Choice, ChoiceTime]
@@ -87,25 +87,27 @@ class _Gain:
 
     factor: float
     low: float  # from the ends of both intervals that are closest
-    high: float  # from those that are farthest apart
 
     @classmethod
     def of(cls, default: ChoiceTime, chosen: ChoiceTime) -> "_Gain":
-        default_low, default_high = default.ends
-        low, high = chosen.ends
-        return cls(default.seconds / chosen.seconds, default_low / high, default_high / low)
+        default_low, _ = default.ends
+        _, high = chosen.ends
+        return cls(default.seconds / chosen.seconds, default_low / high)
+
+    @property
+    def is_noticeable(self) -> bool:
+        return self.factor >= NOTICEABLE
 
     @property
     def is_clear(self) -> bool:
-        return self.low > 1 and self.factor >= NOTICEABLE
+        return self.low > 1 and self.is_noticeable
 
 
 def _reason(gains: Sequence[_Gain]) -> Reason | None:
     """Return why an algorithm with these gains, one of each case, is not used; None if it gains nothing."""
     if all(gain.is_clear for gain in gains):
         return "range"
-    may_gain_in_all = all(gain.high >= NOTICEABLE for gain in gains)
-    if may_gain_in_all:
+    if all(gain.is_noticeable for gain in gains):
         return "noise"
     mean = geometric_mean(gain.factor for gain in gains)
     return "other calls" if mean >= NOTICEABLE else None

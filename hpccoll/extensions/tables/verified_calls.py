@@ -81,6 +81,7 @@ class VerifiedCall:
     line: int  # of the rule; 0 without one
     without: tuple[str, ...]  # the algorithms that send what the library does without the table
     ran: tuple[str, ...]  # those that send what it does with the table
+    is_recorded: bool  # whether the bytes that ranks sent are known, with the table and without
     verdict: str
     seconds_without: float | None
     seconds: float | None
@@ -206,6 +207,7 @@ def _verify(
         line=rule.line if rule else 0,
         without=without,
         ran=ran,
+        is_recorded=bool(own and plain),
         verdict=verdict,
         seconds_without=without_table.median_s,
         seconds=row.median_s,

@@ -1,7 +1,7 @@
 """What a library did of a tuning table, in words."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from hpccoll.analysis.strength import NOTICEABLE
@@ -45,9 +45,14 @@ def _ran(call: VerifiedCall, algorithms: Sequence[str]) -> str:
         return f"any of {len(algorithms)}"
     if algorithms:
         return "/".join(algorithms)
-    if call.verdict in (NOT_SHOWN, FAILED):
+    if not call.is_recorded:
         return "unknown"
     return "none of them"
+
+
+def changes_nothing(calls: Iterable[VerifiedCall]) -> bool:
+    """Return whether a table leaves all calls to the library, and none does anything else."""
+    return all(call.rule is None and call.verdict in (DEFAULT, NOT_SHOWN) for call in calls)
 
 
 UNCHANGED = DEFAULT, AS_WITHOUT, IGNORED
@@ -104,11 +109,11 @@ def verified_lines(calls: Sequence[VerifiedCall], library: str) -> Iterator[str]
 
 def _unseen_lines(calls: Sequence[VerifiedCall], library: str) -> Iterator[str]:
     """Yield why calls do not show what they run, and how to measure them so that they do."""
-    if calls and all(call.rule is None and call.verdict in (DEFAULT, NOT_SHOWN) for call in calls):
+    if calls and changes_nothing(calls):
         yield CHANGES_NOTHING
         return
     unseen = [call for call in calls if call.verdict == NOT_SHOWN]
-    if any(not call.ran for call in unseen):
+    if any(not call.is_recorded for call in unseen):
         yield (
             f"{NOT_SHOWN}: algorithms are recognised by what ranks send over TCP, and these ranks shared memory or "
             f"used RDMA; do: {over_tcp(library)}"
