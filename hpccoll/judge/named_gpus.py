@@ -70,8 +70,8 @@ def likely_clusters(results: Results) -> LikelyClusters:
 
 def gpus_per_node(results: Results) -> int:
     """Return the most ranks on a node, which have a GPU each; 0 if results do not say it, or are not of GPUs."""
-    of_gpus = [row for row in results.rows if row.device == "cuda"]
-    return max((row.ranks_per_node or 0 for row in of_gpus), default=0)
+    on_gpus = [row for row in results.rows if row.device == "cuda"]
+    return max((row.ranks_per_node or 0 for row in on_gpus), default=0)
 
 
 def clusters_of_size(ranks_per_node: int) -> list[str]:
