@@ -11,8 +11,10 @@ import time
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from catalogue_cases import case
 from nvrtc_kernels import LIBRARIES, Nvrtc, Variant, defect
 
 HERE = Path(__file__).parent
@@ -24,6 +26,7 @@ import costs  # noqa: E402
 import gpu as benchmark  # noqa: E402
 import mps  # noqa: E402
 import order  # noqa: E402
+import runs  # noqa: E402
 import sanitizer  # noqa: E402
 import steps  # noqa: E402
 import suite  # noqa: E402
@@ -32,6 +35,9 @@ from here import Here  # noqa: E402
 from reached import digest_of  # noqa: E402
 from verdicts import MISSED, NOT_RUN, REACHED, WRONG, Verdict  # noqa: E402
 
+from hpccoll.cases.case import Shape  # noqa: E402
+from hpccoll.cases.skip_reason import MeasuredPlans  # noqa: E402
+from hpccoll.schedule import Layout  # noqa: E402
 from hpccoll.transports.nccl.pause import pause  # noqa: E402
 
 PROGRAM = BENCHMARKS / "gpu.py"
@@ -320,6 +326,21 @@ def test_the_first_parts_are_tried_within_nine_minutes_each_with_a_question_that
     assert sum(part.seconds for _, part in parts[: len(FIRST)]) <= 9 * 60
     assert all("?" in part.decides for _, part in parts)
     assert benchmark.PARTS["every_case"].shares == benchmark.IN_TURNS
+
+
+def test_a_run_is_complete_if_it_leaves_out_cases_with_the_schedule_of_another_one(monkeypatch):
+    plans = MeasuredPlans(Layout.of(2), Shape(1, 2))
+    reasons = []
+    for algorithm in ("ring", "direct"):
+        over_nccl = case(algorithm=algorithm, transport="nccl", device="cuda")
+        reasons.append(plans.skip_reason(over_nccl))
+    rows = []
+    for reason in reasons:
+        rows.append(SimpleNamespace(status="skipped" if reason else "ok", reason=reason))
+    assert [row.status for row in rows] == ["ok", "skipped"]
+    monkeypatch.setattr(runs, "measured", lambda *_, **_more: (rows, len(rows), ""))
+    verdict, right = runs._right_rows(None, 2, (), "peer", "right rows")
+    assert (verdict.status, right) == (REACHED, rows[:1])
 
 
 def test_every_part_has_a_function_and_files_that_exist():
