@@ -60,6 +60,7 @@ SLOW_FILES = frozenset(
         "sweep/test_evidence_probe.py",
         "sweep/test_pair_launches.py",
         "transports/nccl/test_nccl_on_host.py",
+        "transports/peer/test_ll_protocol.py",
         "transports/peer/test_peer_kernel.py",
         "transports/peer/test_peer_transport.py",
     )

@@ -9,9 +9,11 @@ At p = 5, which blocks a rank has:
     distance 1   01234   12340   23401   34012   40123     1 before the two blocks that are missing
 
 Before the round of distance d a rank has every 2d-th of the blocks before its own, ceil(p / 2d) of
-them; afterwards every d-th. Each block is a message, which lies at its place in the result.
+them; afterwards every d-th. Each block is a message, which lies at its place in the result. A round
+of many blocks is cut into steps of TOGETHER messages.
 
-Cost: ceil(log2 p) alpha + (p - 1)/p S beta, that of Bruck's, whose largest messages go farthest.
+Cost: to 64 ranks ceil(log2 p) alpha + (p - 1)/p S beta, that of Bruck's, whose largest messages go
+farthest; beyond, a further alpha for each TOGETHER blocks of a round.
 
 W. Loch, G. Koslovski: Sparbit: a new logarithmic-cost and data locality-aware MPI Allgather
 algorithm, SBAC-PAD (2021).
@@ -19,20 +21,34 @@ algorithm, SBAC-PAD (2021).
 
 from collections.abc import Iterator
 
-from hpccoll.algorithms.bruck import bruck_all_gather
-from hpccoll.schedule import Layout, all_gather
+from hpccoll.schedule import Cost, Layout, all_gather
 from hpccoll.schedule.step import Index, Recv, Send, Step, ceil_log2
 
+TOGETHER = 32
+"""The messages of a step: tags tell as many apart between two ranks."""
 
-@all_gather("sparbit", cost=bruck_all_gather.cost)
-def sparbit(layout: Layout, me: Index) -> Iterator[Step]:
-    p = layout.workers
+
+def _rounds(p: int) -> Iterator[tuple[int, int]]:
+    """Yield the distance of each round, and the number of blocks that a rank sends in it."""
     for k in reversed(range(ceil_log2(p))):
         distance = 1 << k
-        count = -(-p // distance) - -(-p // (2 * distance))
+        yield distance, -(-p // distance) - -(-p // (2 * distance))
+
+
+def _cost(p: int) -> Cost:
+    steps = sum(-(-count // TOGETHER) for _, count in _rounds(p))
+    return Cost(rounds=steps, sent=(p - 1) / p, reduced=0)
+
+
+@all_gather("sparbit", cost=_cost)
+def sparbit(layout: Layout, me: Index) -> Iterator[Step]:
+    p = layout.workers
+    for distance, count in _rounds(p):
         after, before = (me + distance) % p, (me - distance) % p
-        # which blocks of a rank, counted back from its own
-        blocks = range(0, 2 * distance * count, 2 * distance)
-        sends = [Send(after, (me - block) % p) for block in blocks]
-        receives = [Recv(before, (before - block) % p) for block in blocks]
-        yield Step(*sends, *receives)
+        for first in range(0, count, TOGETHER):
+            numbers = range(first, min(first + TOGETHER, count))
+            # which blocks of a rank, counted back from its own
+            blocks = [2 * distance * number for number in numbers]
+            sends = [Send(after, (me - block) % p) for block in blocks]
+            receives = [Recv(before, (before - block) % p) for block in blocks]
+            yield Step(*sends, *receives)

@@ -2,9 +2,9 @@
 
 import pytest
 from peer_cluster import SCHEDULED, PeerCluster
+from peer_operations import IMPATIENT, SOME, kernel_of, operations
 from peer_words import OverwrittenWords
 from schedule_examples import case_of
-from test_peer_kernel import IMPATIENT, SOME, kernel_of, operations
 
 from hpccoll.schedule import Copy
 from hpccoll.schedule.count import count

@@ -7,59 +7,26 @@ from pathlib import Path
 
 import pytest
 from peer_accesses import Ordered
-from peer_cluster import SCHEDULED, PeerCluster, peer_library
+from peer_cluster import SCHEDULED, PeerCluster
 from peer_conflicts import conflicts_between_threads
-from schedule_examples import SUBJECTS, case_of, every_case
+from peer_operations import IMPATIENT, SOME, kernel_of, operations
+from schedule_examples import case_of
 
-from hpccoll.schedule import Copy, dtype_of
+from hpccoll.schedule import Copy
 from hpccoll.schedule.count import count
 from hpccoll.transports.peer.program import FoldWave
 from hpccoll.transports.peer.program_tables import RAISE
 
 HERE = Path(__file__).parent
 DTYPES = "int32", "float16", "float32"
-SHAPES = (1, 1), (3, 2), (4, 4)
-"""Channels, and those in flight."""
 MANY_RANKS = [pytest.param(ranks, marks=pytest.mark.long) for ranks in (4, 6, 7, 8)]
 """Numbers of ranks that take long."""
 PROTOCOLS = "simple", "ll"
-SOME = (
-    "all_reduce-ring",
-    "all_reduce-recursive_doubling",
-    "all_reduce-direct",
-    "broadcast-chain",
-    "all_gather-bruck",
-    "all_to_all-pairwise",
-)
 
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):
     return tmp_path_factory.mktemp("peer")
-
-
-def operations(ranks, dtype, *, elements=203):
-    """Yield every call of every schedule, in turns of channels."""
-    turn = 0
-    for name in SUBJECTS:
-        for case in every_case(name, ranks):
-            for in_place in case.placements:
-                channels, window = SHAPES[turn % len(SHAPES)]
-                turn += 1
-                yield (
-                    name,
-                    case.operation(
-                        elements,
-                        dtype_of(dtype),
-                        in_place=in_place,
-                        channels=channels,
-                        window=window,
-                    ),
-                )
-
-
-def kernel_of(directory, operation, **more):
-    return peer_library(directory, operation.dtype.name, operation.reduction.name, **more)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -135,13 +102,6 @@ def test_an_interleaving_finds_flags_that_forget_the_operations_before(directory
         results = cluster.run(library, seed=seed, limit_s=5.0)
         seen = seen or results is None or cluster.wrong_ranks(results) != []
     assert seen
-
-
-IMPATIENT = [
-    ("#define LOOKS 1024", "#define LOOKS 1"),
-    ("#define PATIENCE 65536", "#define PATIENCE 2"),
-]
-"""A thread yields after each look at a flag: on a busy core the looks of the GPU's kernel take minutes."""
 
 
 @pytest.mark.parametrize("name", SOME)
