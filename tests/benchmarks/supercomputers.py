@@ -51,8 +51,9 @@ ABOUT_SCHEDULES = (
 ABOUT_FUGAKU = (
     "The sources of Fujitsu MPI are not public: its algorithms are taken for those of Open MPI with the same name "
     "(`fujitsu_by_name` in hpccoll/interop/pico_algorithms.toml), except broadcast basic-linear, whose times on these "
-    "512 nodes contradict its name. Messages share the links of the torus. Algorithms over uTofu go along its dimensions in turn: the model knows how many messages of which sizes each step has, but "
-    "not which links they share."
+    "512 nodes contradict its name. Messages share the links of the torus. Algorithms over uTofu go along its "
+    "dimensions in turn: the model knows how many messages of which sizes each step has, but not which links they "
+    "share."
 )
 MISSED_ON_FUGAKU = (
     "Residuals on 512 nodes say where an effect is missing, not which: all-to-all takes 2.0 (direct) and 1.7 times "
