@@ -390,4 +390,5 @@ def _misfit(model: CollectiveModel, rows: Sequence[FittedRow]) -> float:
     losses: dict[int, list[float]] = defaultdict(list)
     for row, error in zip(rows, errors, strict=True):
         losses[row.nodes].append(math.log1p((error / TYPICAL_ERROR) ** 2))
-    return float(np.mean([np.mean(losses_of_nodes) for losses_of_nodes in losses.values()]))
+    means = [np.mean(losses_of_nodes) for losses_of_nodes in losses.values()]
+    return float(np.mean(means))

@@ -36,7 +36,9 @@ class PathMessage(NamedTuple):
     port_bytes: int  # likewise the port of its node; 0 inside a node
     # whether its receiver waits for it; else its sender does, which does not wait for the latency
     received: bool
-    link_bytes: int = 0  # likewise the fullest link of its way through a torus; 0 without a torus
+    link_bytes: int = (
+        0  # those that pass the fullest link of its way through a torus; 0 without a torus
+    )
     hops: int = 0  # the links of that way
 
 

@@ -44,21 +44,21 @@ NOT_RUN = (
     "are left out."
 )
 ABOUT_SCHEDULES = (
-    "Which further algorithms got a schedule (Sparbit, the reduce of a reduce-scatter and a gather, those that differ "
-    "in their peers alone) was chosen by what the model could not predict on these held-out jobs. The effects of a "
-    "torus and of several ports were chosen by their physics, their errors seen on the same 512 nodes."
+    "Some schedules were added because the model could not predict their algorithms on these held-out jobs: Sparbit, "
+    "the reduce of a reduce-scatter and a gather, and algorithms that differ from ours in their peers alone. The "
+    "author chose the effects of a torus and of several ports by their physics, and saw their errors on the same 512 nodes."
 )
 ABOUT_FUGAKU = (
     "The sources of Fujitsu MPI are not public: its algorithms are taken for those of Open MPI with the same name "
     "(`fujitsu_by_name` in hpccoll/interop/pico_algorithms.toml), except broadcast basic-linear, whose times on these "
     "512 nodes contradict its name. Messages share the links of the torus. Algorithms over uTofu go along its "
-    "dimensions in turn: the model knows how many messages of which sizes each step has, but not which links they "
-    "share."
+    "dimensions in turn: the model knows the number and the sizes of the messages of each step, but not which links "
+    "they share."
 )
 MISSED_ON_FUGAKU = (
     "Residuals on 512 nodes say where an effect is missing, not which: all-to-all takes 2.0 (direct) and 1.7 times "
     "(pairwise) the predicted time; reduce over uTofu 1.7 times, over several ports on 8 nodes as well; broadcasts and "
-    "messages of up to 256 B over uTofu two thirds of it."
+    "operations of 32 B and 256 B over uTofu take two thirds of it."
 )
 
 SPLITS = {

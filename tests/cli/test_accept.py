@@ -318,7 +318,7 @@ def test_bad_input_is_one_line(output, words, named):
 
 
 def proposed(*words):
-    """Return the clusters that accept proposes if it is told none."""
+    """Return the clusters that accept proposes if the user names none."""
     ended = invoke("accept", *words)
     assert ended.is_bad_input("give one of --cluster, --machine, --reference")
     return re.split(

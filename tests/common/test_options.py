@@ -1,4 +1,4 @@
-"""Options of which a user gives exactly one."""
+"""Sets of options: a user gives exactly one of a set."""
 
 import pytest
 

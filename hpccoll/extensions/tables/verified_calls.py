@@ -251,11 +251,14 @@ def _matching(forced: Mapping[str, Traffic], sent: Traffic | None) -> tuple[str,
 
 def _decides_on_parts(rule: Rule, library: str, call: str | None, algorithm: str, row: Row) -> bool:
     """Return whether a rule may choose how an algorithm does one of the collectives that it calls."""
-    parts = library_table()[library].get("composed", {}).get(call, {}).get(algorithm, ())
+    composed = library_table()[library].get("composed", {})
+    parts = composed.get(call, {}).get(algorithm, ())
+    if rule.collective not in parts or rule.algorithm in UNDECIDED:
+        return False
     # the sizes of its parts are not those of the call
-    spans = (rule.ranks, row.ranks), (rule.nodes, row.nodes)
-    fits = all(first <= value <= last for (first, last), value in spans)
-    return fits and rule.collective in parts and rule.algorithm not in UNDECIDED
+    first_ranks, last_ranks = rule.ranks
+    first_nodes, last_nodes = rule.nodes
+    return first_ranks <= row.ranks <= last_ranks and first_nodes <= row.nodes <= last_nodes
 
 
 def _applies(rule: Rule, row: Row) -> bool:

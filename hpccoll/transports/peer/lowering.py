@@ -30,8 +30,8 @@ class PeerLowering(Lowering):
 
     Attributes:
         scratch_lengths: the elements of each sequence's scratch, once ``programs`` has been called.
-        word_elements: likewise over ``ll``, those that ranks write in words for each other, by the
-            name of the words, for one operation.
+        word_elements: over ``ll``, the elements that ranks write for each other in one operation, by
+            the name of the words, once ``programs`` has been called.
     """
 
     def __init__(self, me: int, operation: Operation, protocol: Protocol = "simple") -> None:
