@@ -46,7 +46,8 @@ NOT_RUN = (
 ABOUT_SCHEDULES = (
     "Some schedules were added because the model could not predict their algorithms on these held-out jobs: Sparbit, "
     "the reduce of a reduce-scatter and a gather, and algorithms that differ from ours in their peers alone. The "
-    "author chose the effects of a torus and of several ports by their physics, and saw their errors on the same 512 nodes."
+    "author chose the effects of a torus and of several ports by their physics, and saw their errors on the same 512 "
+    "nodes."
 )
 ABOUT_FUGAKU = (
     "The sources of Fujitsu MPI are not public: its algorithms are taken for those of Open MPI with the same name "
