@@ -18,6 +18,7 @@ PAGES = {
         "recursive_doubling": "recursive_doubling",
         "swing": "swing",
         "bine": "bine",
+        "bucket": "bucket",
         "direct": "direct",
         "double_binary_tree": "double_binary_tree",
         "hierarchical": "hierarchical",
@@ -33,6 +34,7 @@ PAGES = {
         "ring": "ring",
         "swing": "swing",
         "bine": "bine",
+        "bucket": "bucket",
         "direct": "direct",
         "null": "null",
         "pat": "pat",
@@ -43,6 +45,7 @@ PAGES = {
         "recursive_doubling": "recursive_doubling",
         "bine": "bine",
         "bruck": "bruck",
+        "bucket": "bucket",
         "direct": "direct",
         "null": "null",
         "pat": "pat",
@@ -51,6 +54,7 @@ PAGES = {
     "broadcast": {
         "binomial": "binomial",
         "bine": "bine",
+        "bine_large": "bine_large",
         "chain": "chain",
         "direct": "direct_rooted",
         "knomial": "knomial",
@@ -60,9 +64,11 @@ PAGES = {
     "reduce": {
         "binomial": "binomial",
         "bine": "bine",
+        "bine_large": "bine_large",
         "direct": "direct_rooted",
         "knomial": "knomial",
         "null": "null",
+        "rabenseifner": "rabenseifner",
         "reduce_scatter_gather": "reduce_scatter_gather",
     },
     "gather": {

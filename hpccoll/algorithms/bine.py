@@ -16,10 +16,9 @@ if they were 1. Ranks that differ in their last k digits only are consecutive, m
 sends the blocks of such 2^k ranks. Reduce and gather are the two backwards.
 
 Where all ranks exchange, even ones go on and odd ones back: the distances of Swing. All-reduce
-exchanges whole vectors, far first, so that all ranks add up alike. Reduce-scatter is Swing's, near
-first; all-gather is that backwards, and the two, as ``reduce_scatter_all_gather``, are the
-all-reduce of large vectors, Swing again. Only all-reduce takes other numbers of ranks than powers
-of two, as recursive doubling does. On racks of 5, 16, 16, 16 and 11 ranks up to 40 % less crosses
+exchanges whole vectors, far first, so that all ranks add up alike, or near first (``first``).
+Reduce-scatter is Swing's, all-gather is that backwards; ``reduce_scatter_all_gather`` of the two is
+the all-reduce of large vectors. On racks of 5, 16, 16, 16 and 11 ranks up to 40 % less crosses
 between racks than in the best binomial order, on four full ones more (``hpccoll show --racks``).
 
 Cost: that of the binomial tree, of recursive doubling and of recursive halving.
@@ -30,9 +29,11 @@ arXiv:2508.17311.
 """
 
 from collections.abc import Iterator
+from typing import Annotated
 
 from hpccoll.algorithms.binomial import binomial_broadcast, binomial_reduce, binomial_scatter
 from hpccoll.algorithms.recursive_doubling import recursive_doubling, recursive_doubling_all_gather
+from hpccoll.algorithms.recursive_halving import FIRST, NEAR
 from hpccoll.algorithms.swing import partner_of, swing_reduce_scatter
 from hpccoll.schedule import Layout, Regularity, Schedule, on_power_of_two, power_of_two, reverse
 from hpccoll.schedule.collective_table import (
@@ -44,6 +45,7 @@ from hpccoll.schedule.collective_table import (
     reduce_scatter,
     scatter,
 )
+from hpccoll.schedule.core_workers import FAR, check_choice
 from hpccoll.schedule.step import (
     Index,
     Recv,
@@ -104,16 +106,18 @@ def bine_gather(layout: Layout) -> Schedule:
 
 
 @all_reduce("bine", cost=recursive_doubling.cost)
-def bine(layout: Layout) -> Schedule:
+def bine(layout: Layout, *, first: Annotated[str, FIRST] = FAR) -> Schedule:
+    check_choice("first", first, FIRST)
+
+    def exchanges(layout: Layout, me: Index) -> Iterator[Step]:
+        steps = range(floor_log2(layout.workers))
+        for step in steps if first == NEAR else reversed(steps):
+            partner = partner_of(me, step, layout.workers)
+            yield Step(Send(partner, dst.all), RecvReduce(partner, dst.all))
+
     return on_power_of_two(
-        layout, lambda core: Schedule.of(core, _exchanges, regularity=Regularity(period=1))
+        layout, lambda core: Schedule.of(core, exchanges, regularity=Regularity(period=1))
     )
-
-
-def _exchanges(layout: Layout, me: Index) -> Iterator[Step]:
-    for step in reversed(range(floor_log2(layout.workers))):
-        partner = partner_of(me, step, layout.workers)
-        yield Step(Send(partner, dst.all), RecvReduce(partner, dst.all))
 
 
 @reduce_scatter("bine", needs=[power_of_two], cost=swing_reduce_scatter.cost)

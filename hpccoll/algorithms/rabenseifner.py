@@ -1,4 +1,4 @@
-"""Rabenseifner: reduce-scatter by recursive halving, then all-gather by recursive doubling.
+"""Rabenseifner: reduce-scatter by recursive halving, then all-gather by recursive doubling, or a gather.
 
 At p = 4, the units that a rank still folds (+: partial sums), and then those of the sum that it
 has:
@@ -10,15 +10,21 @@ has:
     distance 1   01      01      23      23        0 <-> 1, 2 <-> 3, a quarter that replaces
     distance 2   0123    0123    0123    0123      0 <-> 2, 1 <-> 3, half
 
-Where p is not a power of two, let p' be the largest one below it. First rank p' + i sends its
-vector to rank i, which folds it; the ranks 0 to p' - 1 do the above with p' units; at the end rank
-i sends the sum back. With ``first`` near, distance 1 comes first in the reduce-scatter and last in
-the all-gather; with ``pairing`` adjacent, rank 2 i + 1 sends its vector to rank 2 i. MPICH and Open
-MPI do both, and the sums of floats have the same bits: also those of recursive doubling.
+In a reduce, only the messages on the way to the root go back:
+
+    distance 1   01      1       23      3         1 -> 0, 3 -> 2
+    distance 2   0123    1       23      3         2 -> 0
+
+With ``first`` near, distance 1 comes first in the reduce-scatter and last on the way back. Where p
+is not a power of two, let p' be the largest one below it. In an all-reduce, first rank p' + i sends
+its vector to rank i, which folds it; the ranks 0 to p' - 1 do the above with p' units; at the end
+rank i sends the sum back. With ``pairing`` adjacent, rank 2 i + 1 sends its vector to rank 2 i.
+MPICH and Open MPI do both, and the sums of floats have the same bits: also those of recursive
+doubling.
 
 Cost: where p is a power of two, 2 log2(p) alpha + 2 (p - 1)/p S beta + (p - 1)/p S gamma: the bytes
-of a ring in far fewer messages. Else that of p', and 2 alpha + 2 S beta + S gamma more: up to twice
-the bytes of a ring.
+of a ring, or twice those of a vector, in few messages. Else that of p', and 2 alpha + 2 S beta + S
+gamma more: up to twice the bytes of a ring.
 
 R. Rabenseifner: Optimization of collective reduction operations, ICCS (2004), LNCS 3036, 1-9.
 """
@@ -26,23 +32,24 @@ R. Rabenseifner: Optimization of collective reduction operations, ICCS (2004), L
 from collections.abc import Iterator
 from typing import Annotated
 
-from hpccoll.algorithms.recursive_doubling import recursive_doubling_all_gather
-from hpccoll.algorithms.recursive_halving import recursive_halving
+from hpccoll.algorithms.recursive_halving import FIRST, halve, halvings
 from hpccoll.schedule import (
     PAIRINGS,
     Cost,
     Index,
     Layout,
-    RecvReduce,
+    Recv,
     Regularity,
     Schedule,
     Send,
     Step,
     all_reduce,
-    dst,
     floor_log2,
     is_power_of_two,
     on_power_of_two,
+    peer_if,
+    power_of_two,
+    reduce,
     reverse,
     then,
 )
@@ -60,40 +67,39 @@ def _cost(p: int) -> Cost:
     )
 
 
-FIRST = "far", "near"
-"""Which distance comes first in the reduce-scatter: p'/2 or 1."""
+def _halving(layout: Layout, first: str) -> Schedule:
+    check_choice("first", first, FIRST)
+    return Schedule.of(
+        layout, lambda layout, me: halve(layout.workers, me, first), regularity=Regularity(period=1)
+    )
 
 
 @all_reduce("rabenseifner", cost=_cost)
 def rabenseifner(
     layout: Layout,
     *,
-    first: Annotated[str, FIRST] = "far",
+    first: Annotated[str, FIRST] = FAR,
     pairing: Annotated[str, PAIRINGS] = FAR,
 ) -> Schedule:
-    check_choice("first", first, FIRST)
-
     def halve_and_double(core: Layout) -> Schedule:
-        if first == "near":
-            halving = Schedule.of(core, _near_halving, regularity=Regularity(period=1))
-            return then(halving, reverse(halving))
-        return then(recursive_halving.schedule(core), recursive_doubling_all_gather.schedule(core))
+        halving = _halving(core, first)
+        return then(halving, reverse(halving))
 
     return on_power_of_two(layout, halve_and_double, pairing)
 
 
-def _near_halving(layout: Layout, me: Index) -> Iterator[Step]:
-    """Yield a reduce-scatter in which distances double: a rank ends with the unit of its bits in reverse."""
-    p = layout.workers
-    begin = me * 0  # where what I still fold begins
-    for k in range(floor_log2(p)):
-        half = p >> (k + 1)
-        upper = (me >> k) & 1
-        mine = begin + upper * half
-        theirs = begin + (1 - upper) * half
-        partner = me ^ (1 << k)
-        yield Step(
-            Send(partner, dst[theirs : theirs + half]),
-            RecvReduce(partner, dst[mine : mine + half]),
-        )
-        begin = mine
+@reduce("rabenseifner", needs=[power_of_two], cost=_cost)
+def rabenseifner_reduce(layout: Layout, *, first: Annotated[str, FIRST] = FAR) -> Schedule:
+    def to_root(layout: Layout, me: Index) -> Iterator[Step]:
+        sent_before = 0  # the bits of the ranks that have sent all that they had
+        for half in reversed(list(halvings(layout.workers, me, first))):
+            has_some = me & sent_before == 0
+            sends = has_some & (me & half.distance != 0)
+            receives = has_some & (me & half.distance == 0)
+            yield Step(
+                Send(peer_if(sends, half.partner), half.kept),
+                Recv(peer_if(receives, half.partner), half.sent),
+            )
+            sent_before |= half.distance
+
+    return then(_halving(layout, first), Schedule.of(layout, to_root))

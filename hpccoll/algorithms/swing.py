@@ -45,11 +45,11 @@ def partner_of(me: Index, step: int, p: int) -> Index:
     return (me + rho * sign) % p
 
 
-def _reached(me: Index, step: int, p: int) -> list[Index]:
+def reached(me: Index, step: int, p: int) -> list[Index]:
     """Return ``me`` and the ranks that it reaches in ``step`` and the steps after it."""
     if step == floor_log2(p):
         return [me]
-    return _reached(me, step + 1, p) + _reached(partner_of(me, step, p), step + 1, p)
+    return reached(me, step + 1, p) + reached(partner_of(me, step, p), step + 1, p)
 
 
 @reduce_scatter(
@@ -62,8 +62,8 @@ def swing_reduce_scatter(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
     for step in range(floor_log2(p)):
         partner = partner_of(me, step, p)
-        sent = _reached(partner, step + 1, p)
-        kept = _reached(me, step + 1, p)
+        sent = reached(partner, step + 1, p)
+        kept = reached(me, step + 1, p)
         yield Step(Send(partner, dst.units(sent)), RecvReduce(partner, dst.units(kept)))
 
 

@@ -31,7 +31,7 @@ from hpccoll.algorithms.ring import ring, ring_reduce_scatter
 from hpccoll.schedule import Cost, Layout, Parameter, Requirement, Schedule, all_reduce
 
 
-def _rows(p: int, rows: Parameter) -> int:
+def rows_of_grid(p: int, rows: Parameter) -> int:
     """Return the number of rows; where it is not given, the largest that makes no more rows than columns."""
     requested = int(rows)
     if requested:
@@ -40,12 +40,12 @@ def _rows(p: int, rows: Parameter) -> int:
 
 
 def _divides(layout: Layout, parameters: Mapping[str, Parameter]) -> bool:
-    rows = _rows(layout.workers, parameters["rows"])
+    rows = rows_of_grid(layout.workers, parameters["rows"])
     return rows > 0 and layout.workers % rows == 0
 
 
 def _cost(p: int, rows: int = 0) -> Cost:
-    r = _rows(p, rows)
+    r = rows_of_grid(p, rows)
     c = p // r
     return Cost(rounds=2 * (r + c - 2), sent=2 * (p - 1) / p, reduced=(p - 1) / p)
 
@@ -55,7 +55,7 @@ def _cost(p: int, rows: int = 0) -> Cost:
 )
 def torus(layout: Layout, *, rows: Annotated[int, range(1 << 20)] = 0) -> tuple[Schedule, ...]:
     p = layout.workers
-    columns = p // _rows(p, rows)
+    columns = p // rows_of_grid(p, rows)
     along_rows = [list(range(first, first + columns)) for first in range(0, p, columns)]
     along_columns = [list(range(first, p, columns)) for first in range(columns)]
     return (

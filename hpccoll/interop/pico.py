@@ -24,13 +24,19 @@ from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.files import read_bytes, read_text
 from hpccoll.common.version import __version__
 from hpccoll.interop.packed_files import is_archive, packed_files
-from hpccoll.interop.pico_algorithms import COLLECTIVES, PicoName, pico_algorithms
+from hpccoll.interop.pico_algorithms import (
+    COLLECTIVES,
+    UNUSED,
+    UTOFU,
+    PicoName,
+    pico_algorithms,
+)
 from hpccoll.schedule import Layout, itemsize
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw_results import Attempt, Outcome
 from hpccoll.store.rows import PICO
-from hpccoll.store.schema import IMPORTED, PEERS
+from hpccoll.store.schema import ADDRESSES, IMPORTED
 
 IMPLEMENTATION = "implementation"
 """The parameter with PICO's name of what ran, where an algorithm of ours takes the same steps."""
@@ -140,7 +146,13 @@ class TestMetadata:
     @property
     def torus(self) -> str | None:
         """The shape of the torus of nodes; None if the table has a number of nodes."""
-        return "x".join(self._shape) if len(self._shape) > 1 else None
+        return "x".join(map(str, self.lengths)) or None
+
+    @property
+    def lengths(self) -> Sequence[int]:
+        """The nodes along each dimension of the torus; none if the table has a number of nodes."""
+        lengths = list(map(int, self._shape))
+        return lengths if len(lengths) > 1 else ()
 
     def _key(self, name: str) -> str:
         """Return where a value stands, for messages."""
@@ -425,7 +437,7 @@ class _RunReader:
         dtype = _DTYPES[match["dtype"]]
         elements = int(match["elements"])
         parts = PicoName.parse(match["algorithm"])
-        algorithm, params = _algorithm(called, parts, layout.ranks, elements)
+        algorithm, params = _algorithm(called, parts, layout.ranks, elements, metadata.lengths)
         op = None
         if family.has_op:
             op = _OPS.get(metadata.value("MPI_Op") or "MPI_SUM", "sum")
@@ -488,18 +500,25 @@ def _numbers(
 
 
 def _algorithm(
-    called: str, parts: PicoName, ranks: int, elements: int
+    called: str, parts: PicoName, ranks: int, elements: int, torus: Sequence[int]
 ) -> tuple[str, Mapping[str, Parameter]]:
     """Return the algorithm of a case and its parameters: those of ours, or what PICO names."""
+    named = parts.name, dict(parts.params)
     entry = pico_algorithms(called).get(parts.name)
-    is_segmented = "segment" in parts.params
-    if entry is None or is_segmented or not entry.takes_our_steps(ranks, elements):
-        return parts.name, dict(parts.params)
-    params = {**entry.params, **parts.params}
-    if entry.ours != NATIVE:
-        params[IMPLEMENTATION] = parts.name
-    if entry.peers:
-        params[PEERS] = entry.peers
+    if entry is None or not entry.takes_our_steps(ranks, elements, torus):
+        return named
+    segment = parts.params.get("segment")
+    if segment and not entry.segments:
+        return named
+    params = {**entry.our_params(torus), **parts.params, **entry.differences}
+    if parts.transport != UTOFU:
+        params.pop(ADDRESSES, None)  # MPI finds buffers itself
+    if entry.ours == NATIVE:
+        return entry.ours, params
+    params[IMPLEMENTATION] = parts.name
+    if segment and entry.segments == UNUSED:
+        del params["segment"]
+        params[IMPLEMENTATION] = f"{parts.name}-{segment}"
     return entry.ours, params
 
 

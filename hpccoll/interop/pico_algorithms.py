@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hpccoll.cases.case import Parameter
+from hpccoll.store.schema import ADDRESSES, COPIED, PEERS, PORT_USE
 
 COLLECTIVES = {
     "ALLREDUCE": "all_reduce",
@@ -25,7 +26,21 @@ UTOFU = "utofu"
 """The transport of the algorithms that send over uTofu, the interface of Fugaku's network, and not over MPI."""
 
 POWER_OF_TWO, ELEMENTS = "power of two", "elements"
-"""What an algorithm may need to take the steps of ours: a power of two of ranks, as many elements as ranks."""
+TORUS = "torus"
+"""What an algorithm may need to take the steps of ours.
+
+A power of two of ranks, as many elements as ranks, or a torus of up to three dimensions, whose
+lengths are then parameters of ours.
+"""
+
+UNUSED, FOLDED = "unused", "folded"
+"""What may become of a segment: it has no effect, or each is folded while the next one is on its way."""
+
+MOST_DIMENSIONS = 3
+"""The most dimensions of a torus that ours go along."""
+
+DIFFERENCES = PEERS, ADDRESSES, PORT_USE, COPIED
+"""The keys of the table that are parameters of results."""
 
 _NAME_WITH_TRANSPORT = re.compile(
     r"(?P<name>.+)-(?P<transport>MPI|UTOFU)-(?P<segment>\d{1,10})-(?P<ports>\d{1,2})"
@@ -67,17 +82,38 @@ class PicoAlgorithm:
     # empty if none does
     ours: str
     params: Mapping[str, Parameter]  # the parameters with which ours does
-    # where it does: POWER_OF_TWO, ELEMENTS
+    # where it does: POWER_OF_TWO, ELEMENTS, TORUS
     needs: Sequence[str]
     why: str  # why none of ours is the same; empty if one is
-    peers: str  # to which other ranks its messages go; empty if to those of ours
+    # what results say besides: to which other ranks its messages go, to whom ranks tell their
+    # addresses first, how they use several ports, and what they copy; without what is as in ours
+    differences: Mapping[str, Parameter]
+    # what becomes of a segment: UNUSED, FOLDED; empty if it changes the steps
+    segments: str
     source: str  # where its steps can be read
 
-    def takes_our_steps(self, ranks: int, elements: int) -> bool:
-        """Return whether it sends the messages of ours on a number of ranks, for a vector of ``elements``."""
+    def takes_our_steps(self, ranks: int, elements: int, torus: Sequence[int] = ()) -> bool:
+        """Return whether it sends the messages of ours.
+
+        Args:
+            ranks: the number of ranks.
+            elements: the elements of the vector.
+            torus: the nodes along each dimension, if they are on a torus.
+        """
         if POWER_OF_TWO in self.needs and ranks & (ranks - 1):
             return False
-        return bool(self.ours) and (ELEMENTS not in self.needs or elements >= ranks)
+        if ELEMENTS in self.needs and elements < ranks:
+            return False
+        if TORUS in self.needs and not (torus and len(torus) <= MOST_DIMENSIONS):
+            return False
+        return bool(self.ours)
+
+    def our_params(self, torus: Sequence[int] = ()) -> Mapping[str, Parameter]:
+        """Return the parameters of ours, on a torus with its lengths if it goes along them."""
+        if TORUS not in self.needs:
+            return self.params
+        lengths = [1] * (MOST_DIMENSIONS - len(torus)) + list(torus)
+        return {**self.params, "planes": lengths[0], "rows": lengths[1]}
 
 
 @cache
@@ -98,7 +134,8 @@ def pico_algorithms(collective: str) -> Mapping[str, PicoAlgorithm]:
             params=entry.get("params", {}),
             needs=entry.get("needs", ()),
             why=entry.get("why", ""),
-            peers=entry.get("peers", ""),
+            differences={name: entry[name] for name in DIFFERENCES if name in entry},
+            segments=entry.get("segments", ""),
             source=entry["source"],
         )
     return by_name

@@ -6,6 +6,8 @@ to it. The other parameters are the overhead of a message that follows others, t
 that several ranks share, the rates of folds, of copies and of new memory, and how far apart ranks
 start. Where a rank sends parts of the vector over several ports, a further port has an overhead,
 and all of them together a rate; on a torus, a link has a latency, and a rate that messages share.
+Where ranks first tell each other the addresses of their buffers, such a message has an overhead,
+and so has a segment that is folded by itself.
 If the larger jobs have other messages, as where a library or a batch system treats them
 differently, these have curves of their own.
 
@@ -25,6 +27,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from hpccoll.model.address_messages import PathAddresses
 from hpccoll.model.critical_path import PathFold, PathMessage, PathWork
 from hpccoll.model.memory_work import MemoryWork
 
@@ -60,7 +63,10 @@ LARGEST_STEP = 0.7
 """How much an iteration changes a parameter at most."""
 NORMAL_DEVIATIONS = 1.4826
 """The standard deviation of a normal distribution over its median absolute deviation."""
-NODE = "node"
+NODE, RACK = "node", "rack"
+RowWork: TypeAlias = PathWork | PathAddresses
+"""What an operation consists of: what is on its path, and what comes before its schedule."""
+
 Parameter: TypeAlias = tuple[str, str, int]
 """The name of a parameter, the curve or the group of jobs that it belongs to, and its number there."""
 
@@ -73,7 +79,7 @@ class FittedRow:
     """A measured time, and what its operation consists of."""
 
     seconds: float
-    work: Mapping[PathWork, int]  # what is on its critical path, and how often
+    work: Mapping[RowWork, int]  # what is on its critical path, and how often
     memory: MemoryWork
     nodes: int
     ranks: int
@@ -143,8 +149,10 @@ class CollectiveModel:
             if isinstance(work, PathFold):
                 # a rank folds what its ports received, one after another
                 yield count, [[(self.number("fold", row.dtype), work.nbytes * row.ports)]]
+            elif isinstance(work, PathAddresses):
+                yield count, [self._address_term(work, row)]
             else:
-                yield count, self._message_terms(work, row.nodes, row.ports)
+                yield count, self._message_terms(work, row)
         jobs = self.jobs(row.nodes)
         yield 1, [[(self.number("skew", jobs), math.log2(row.ranks))]]
         if row.memory.copied_bytes:
@@ -157,8 +165,16 @@ class CollectiveModel:
                 fresh.append((self.number("fresh of node", ""), sharing))
             yield 1, [fresh]
 
-    def _message_terms(self, message: PathMessage, nodes: int, ports: int) -> list[Term]:
-        curve = self.curve(message.tier, nodes)
+    def _address_term(self, addresses: PathAddresses, row: FittedRow) -> Term:
+        alone = PathMessage(
+            addresses.tier, addresses.nbytes, addresses.before, addresses.nbytes, 0, received=True
+        )
+        (term,) = self._message_terms(alone, replace(row, ports=1))
+        return [*term, (self.number("address", ""), 1)]
+
+    def _message_terms(self, message: PathMessage, row: FittedRow) -> list[Term]:
+        ports = row.ports
+        curve = self.curve(message.tier, row.nodes)
         knots = [self.number("curve", curve, knot) for knot in range(len(KNOTS))]
         place = sum(message.nbytes >= size for size in KNOTS[1:-1])
         low, high = knots[place], knots[place + 1]
@@ -184,8 +200,15 @@ class CollectiveModel:
             alternatives.append([*queued, (together, message.rank_bytes * ports)])
         if message.link_bytes:
             alternatives.append([*queued, (self.number("link", ""), message.link_bytes)])
+        if message.segments:
+            # ports take turns at folding
+            folds: Term = [
+                (self.number("fold", row.dtype), message.nbytes * ports),
+                (self.number("segment", ""), message.segments * ports),
+            ]
+            alternatives.append(queued + folds)
         if self.shares_ports and message.port_bytes:
-            port = self.number("port", self.jobs(nodes))
+            port = self.number("port", self.jobs(row.nodes))
             self.number("port", "all")
             alternatives.append([*queued, (port, message.port_bytes)])
         return alternatives
@@ -347,6 +370,8 @@ def _start_value(name: str, group: str, number: int) -> float:
         "link": 1 / 1e10,
         "hop": 1e-7,
         "overhead": 3e-7,
+        "segment": 3e-7,
+        "address": 1e-6,
         "skew": 3e-7,
     }
     return math.log(typical[name])

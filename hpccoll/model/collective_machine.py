@@ -8,14 +8,17 @@ from typing import Any
 import numpy as np
 
 from hpccoll.common.units import format_size
+from hpccoll.model.address_messages import address_messages
 from hpccoll.model.collective_fit import (
     KEPT_MEMORY_BYTES,
     KNOTS,
     NODE,
+    RACK,
     SYNCHRONOUS_BYTES,
     CollectiveModel,
     FittedRow,
     Floats,
+    RowWork,
     fit_collectives,
     row_weights,
 )
@@ -23,8 +26,9 @@ from hpccoll.model.critical_path import (
     MOST_MESSAGES,
     PathFold,
     PathMessage,
-    PathWork,
     critical_path,
+    folded_in_segments,
+    sharing_links,
 )
 from hpccoll.model.equal_waves import OperationWaves
 from hpccoll.model.machine import TIER_LABELS
@@ -40,7 +44,16 @@ from hpccoll.model.validation import (
     unmet_reason,
 )
 from hpccoll.schedule import Algorithm, Cut, Schedule, itemsize
-from hpccoll.store.schema import PEERS
+from hpccoll.store.schema import (
+    ADDRESSES,
+    COPIED,
+    IN_TURN,
+    NOTHING_COPIED,
+    PARTS_COPIED,
+    PEERS,
+    PORT_USE,
+    VECTOR_COPIED,
+)
 
 MOST_RANKS = 1024
 """The most ranks of a measurement that a machine is fitted to: the paths of more take too long to find."""
@@ -172,7 +185,7 @@ class _Operations:
     """The measured operations: what they consist of is found once for all measurements of one."""
 
     def __init__(self) -> None:
-        self._paths: dict[object, tuple[Counter[PathWork], MemoryWork] | None] = {}
+        self._paths: dict[object, tuple[Counter[RowWork], MemoryWork] | None] = {}
 
     def add(self, observation: Observation) -> str:
         """Find what an operation consists of; return why that is not found, nothing if it is."""
@@ -200,7 +213,7 @@ class _Operations:
             layout.workers,
             run,
             observation.dtype,
-            _ports(observation),
+            _ports_at_once(observation),
         )
 
     @staticmethod
@@ -214,26 +227,48 @@ class _Operations:
             observation.layout,
             observation.nbytes,
             observation.dtype,
-            _ports(observation),
+            *(
+                observation.params.get(name)
+                for name in ("ports", "segment", PORT_USE, ADDRESSES, COPIED)
+            ),
             _torus(observation),
+            _ports_of_link(observation),
         )
 
 
 def _ports(observation: Observation) -> int:
-    """Return how many ports of a rank are in use at once, each with its part of the vector."""
+    """Return how many ports of a rank are in use, each with its part of the vector."""
     return int(observation.params.get("ports", 1))
+
+
+def _ports_at_once(observation: Observation) -> int:
+    """Return how many of them are in use at once."""
+    in_turn = observation.params.get(PORT_USE) == IN_TURN
+    return 1 if in_turn else _ports(observation)
 
 
 def _torus(observation: Observation) -> Torus | None:
     """Return the torus of the nodes; None if there is none, or the messages go to other ranks than the schedule's."""
+    return None if PEERS in observation.params else _torus_of_nodes(observation)
+
+
+def _torus_of_nodes(observation: Observation) -> Torus | None:
     shape = observation.params.get("torus")
-    if shape is None or PEERS in observation.params:
+    if shape is None:
         return None
     torus = Torus.parse(str(shape))
     return torus if torus.nodes == observation.layout.nodes else None
 
 
-def _path(observation: Observation) -> tuple[Counter[PathWork], MemoryWork]:
+def _ports_of_link(observation: Observation) -> int:
+    """Return how many ports of a rank send over the same link of a torus at once."""
+    torus = _torus_of_nodes(observation)
+    if torus is None or torus.nodes == 1:
+        return 1
+    return -(-_ports_at_once(observation) // torus.links_of_node)
+
+
+def _path(observation: Observation) -> tuple[Counter[RowWork], MemoryWork]:
     """Return what is on the critical path of a measured operation, and what it moves in memory."""
     algorithm = observation.algorithm
     if algorithm is None:
@@ -246,12 +281,42 @@ def _path(observation: Observation) -> tuple[Counter[PathWork], MemoryWork]:
     cut = Cut(call, elements_a_port, schedule.units, 1, size)
     torus = _torus(observation)
     waves = OperationWaves((schedule,), cut, everyone=torus is not None)
-    work = critical_path(waves, _TypicalCosts(), torus)
-    folds = [kind.nbytes for kind in work if isinstance(kind, PathFold)]
-    # the ports of a rank receive at once, each its part of the vector
-    largest_fold = max(folds, default=0) * _ports(observation)
+    path = critical_path(waves, _TypicalCosts(), torus)
+    folds = [kind.nbytes for kind in path if isinstance(kind, PathFold)]
+    ports_at_once = _ports_at_once(observation)
+    # each port receives its part of the vector
+    largest_fold = max(folds, default=0) * ports_at_once
     memory = memory_work(call, algorithm.name, observation.nbytes, largest_fold)
+    if COPIED in observation.params:
+        memory = memory._replace(copied_bytes=_copied_bytes(observation))
+    turns = _ports(observation) // ports_at_once
+    ports_of_link = _ports_of_link(observation)
+    if ports_of_link > 1:
+        path = sharing_links(path, ports_of_link)
+    segment = int(observation.params.get("segment", 0))
+    if segment:
+        path = folded_in_segments(path, segment)
+    work: Counter[RowWork] = Counter({kind: count * turns for kind, count in path.items()})
+    if ADDRESSES in observation.params:
+        work += _addresses(observation)
     return work, memory
+
+
+def _copied_bytes(observation: Observation) -> int:
+    """Return what a rank copies, or a port of it if all ports copy at once."""
+    size = observation.nbytes
+    copied = {NOTHING_COPIED: 0, VECTOR_COPIED: size, PARTS_COPIED: size // _ports(observation)}
+    return copied[str(observation.params[COPIED])]
+
+
+def _addresses(observation: Observation) -> Counter[RowWork]:
+    """Return the messages in which ranks tell each other first where their buffers are."""
+    layout = observation.layout
+    recipients = str(observation.params[ADDRESSES])
+    tier = RACK if layout.nodes > 1 else NODE
+    messages: Counter[RowWork] = Counter()
+    messages.update(address_messages(recipients, tier, layout.workers, _ports(observation)))
+    return messages
 
 
 def _replicas(model: CollectiveModel, rows: Sequence[FittedRow]) -> list[Floats]:
@@ -425,6 +490,8 @@ _WORDS: Mapping[str, str] = {
     "link": "the rate of a link of the torus",
     "hop": "the latency of a link of the torus",
     "overhead": "the overhead of a message that follows others of its rank",
+    "segment": "the overhead of a segment that is folded by itself",
+    "address": "the overhead of a message of addresses",
     "skew": "how far apart ranks start",
 }
 

@@ -7,6 +7,7 @@ of a wave share the rates of their ranks and of the ports of their nodes.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -40,6 +41,9 @@ class PathMessage(NamedTuple):
         0  # those that pass the fullest link of its way through a torus; 0 without a torus
     )
     hops: int = 0  # the links of that way
+    segments: int = (
+        0  # in how many segments its receiver folds it while it is on its way, if in any
+    )
 
 
 class PathFold(NamedTuple):
@@ -92,6 +96,54 @@ def critical_path(
             for wave in compiled:
                 wave.advance()
     return paths.longest()
+
+
+def sharing_links(path: Counter[PathWork], ports: int) -> Counter[PathWork]:
+    """Return a path whose messages share each link of a torus with those of other ports of the rank.
+
+    Args:
+        path: the path of one port.
+        ports: the ports that send over a link at once, each as much.
+    """
+    shared: Counter[PathWork] = Counter()
+    for work, count in path.items():
+        if isinstance(work, PathMessage):
+            link_bytes = max(work.link_bytes, work.rank_bytes)
+            shared[work._replace(link_bytes=ports * link_bytes)] += count
+        else:
+            shared[work] += count
+    return shared
+
+
+def folded_in_segments(path: Counter[PathWork], segment: int) -> Counter[PathWork]:
+    """Return a path on which ranks fold each segment of a message while the next one is on its way.
+
+    After the message there is the fold of the last segment alone.
+
+    Args:
+        path: the path without segments.
+        segment: the bytes of a segment.
+    """
+    folded = Counter(path)
+    for work, count in path.items():
+        if not isinstance(work, PathFold) or work.nbytes <= segment:
+            continue
+        del folded[work]
+        folded[PathFold(segment)] += count
+        for message in _received(path, work.nbytes):
+            folded[message] -= count
+            folded[message._replace(segments=-(-message.nbytes // segment))] += count
+    return +folded
+
+
+def _received(path: Counter[PathWork], nbytes: int) -> Sequence[PathMessage]:
+    """Return a message of a number of bytes that a rank waits for; none if there is none."""
+    messages = [
+        work
+        for work in path
+        if isinstance(work, PathMessage) and work.received and work.nbytes == nbytes
+    ]
+    return messages[:1]
 
 
 class _Paths:

@@ -42,6 +42,11 @@ class Torus:
     def nodes(self) -> int:
         return prod(self.shape)
 
+    @property
+    def links_of_node(self) -> int:
+        """The links that a node sends on: in a dimension of two nodes, both ways round are the same link."""
+        return sum(min(length - 1, DIRECTIONS) for length in self.shape)
+
     @cached_property
     def strides(self) -> tuple[int, ...]:
         """How many node numbers lie between neighbours along each dimension."""

@@ -16,7 +16,7 @@ from hpccoll.model.memory_work import seconds_beside_messages
 from hpccoll.model.observations import Observation
 from hpccoll.model.simulation import simulate
 from hpccoll.schedule import Cut, itemsize, out_of_place
-from hpccoll.store.schema import IMPORTED, PEERS
+from hpccoll.store.schema import ADDRESSES, IMPORTED, PEERS
 
 TOLERANCE = 1e-9
 """The relative difference up to which two times are equal: sums in another order differ by rounding."""
@@ -159,6 +159,13 @@ class Crossing:
     measured: Overtaking
 
 
+NOT_SIMULATED = {
+    ADDRESSES: "messages of addresses are not simulated",
+    "torus": "the links of a torus are not simulated",
+}
+"""Why observations with a parameter have no prediction by simulation."""
+
+
 def validate(
     observed: Sequence[Observation],
     machine: Machine,
@@ -220,8 +227,9 @@ def _unpredicted_reason(observation: Observation, machine: Machine) -> str:
         return "copies on a rank are not modelled"
     if int(observation.params.get("ports", 1)) > 1:
         return "several ports of a rank are not simulated"
-    if "torus" in observation.params:
-        return "the links of a torus are not simulated"
+    for name, reason in NOT_SIMULATED.items():
+        if name in observation.params:
+            return reason
     reason = other_peers_reason(observation) or unmet_reason(observation)
     return reason or unknown_tiers_reason(observation, machine.tiers)
 

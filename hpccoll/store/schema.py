@@ -33,6 +33,25 @@ IMPORTED = "imported"
 PEERS = "peers"
 """The parameter of an imported case that says to which other ranks than those of our algorithm its messages went."""
 
+ADDRESSES = "addresses"
+"""The parameter of an imported case whose ranks first told others where their buffers were."""
+
+ADDRESSES_OF_ALL, ADDRESSES_OF_PEERS = "all", "peers"
+"""What it says: to all, in an all-gather over MPI, or to those that they send to, in a message over MPI each."""
+
+PORT_USE = "port_use"
+"""The parameter of an imported case that says how a rank used several ports, if not at once."""
+
+IN_TURN = "in turn"
+"""What it says: one port after the other."""
+
+COPIED = "copied"
+"""The parameter of an imported case that says what a rank copied in its memory, where its program tells."""
+
+NOTHING_COPIED, VECTOR_COPIED = "nothing", "vector"
+PARTS_COPIED = "parts"
+"""What it says: nothing; the vector; or for each port at once its part of the vector."""
+
 HOST_LOAD = "host_load"
 """The key of the provenance with what else used the hosts: a list with an entry for each of them."""
 

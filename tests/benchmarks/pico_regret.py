@@ -35,6 +35,7 @@ from hpccoll.schedule import Parameter
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.case_row import make_row
 from hpccoll.store.rows import Row
+from hpccoll.store.schema import ADDRESSES, COPIED, PORT_USE
 
 OWN, TABLE = "the library's own choice", "the table of small runs"
 MACHINE = "the machine of small runs"
@@ -97,7 +98,7 @@ class Predicted(NamedTuple):
 
     transport: str
     algorithm: str
-    parameters: tuple[tuple[str, Parameter], ...]  # its own, and the ports of a rank
+    parameters: tuple[tuple[str, Parameter], ...]  # its own, and what else its results say of it
 
 
 def judged_choices(*models: RunModel) -> Iterator[JudgedChoice]:
@@ -150,8 +151,9 @@ def predicted_algorithms(
             if not case.seconds or not observation.algorithm:
                 continue
             parameters = observation.own_parameters
-            if "ports" in observation.params:
-                parameters["ports"] = observation.params["ports"]
+            for name in ("ports", "segment", ADDRESSES, COPIED, PORT_USE):
+                if name in observation.params:
+                    parameters[name] = observation.params[name]
             told_apart = Predicted(
                 observation.transport,
                 observation.algorithm.name,

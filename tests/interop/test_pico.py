@@ -13,7 +13,7 @@ from pico_archives import TIMESTAMP, allocation, row, times, write_machine
 
 import hpccoll
 from hpccoll.interop.pico_algorithms import COLLECTIVES, PicoName, algorithm_table, pico_algorithms
-from hpccoll.schedule.collective import NATIVE
+from hpccoll.schedule.collective import NATIVE, check_parameters
 from hpccoll.store.load_results import read_results
 from hpccoll.store.result_files import read_raw
 
@@ -138,15 +138,22 @@ def test_the_same_case_of_two_runs_stays_two_results(tmp_path):
 def test_segments_ports_and_notes_are_parameters(tmp_path):
     files = {
         "0/1048576_bine_bdw_remap_segmented_over_16384_int32.csv": times(5000),
-        "0/1048576_BINE-L-UTOFU-4096-6_int32.csv": times(5000),
-        "0/1048576_BINE-L-UTOFU-0-6_int32.csv": times(5000) + "Average runtime: 0.000005\n",
+        "0/1048576_BINE-B_CONT-UTOFU-4096-6_int32.csv": times(5000) + "Average runtime: 0.000005\n",
     }
     machine = write_machine(tmp_path / "data", {TIMESTAMP: files}, [row(notes="a note")])
     _, results = imported(tmp_path, machine)
     found = {(row.algorithm, row.transport, *sorted(row.params.items())) for row in results.rows}
-    assert ("BINE-L", "utofu", ("ports", 6), ("segment", 4096)) in found
-    on_torus = {("ports", 6), ("peers", "torus"), ("implementation", "BINE-L")}
-    assert ("bine", "utofu", *sorted(on_torus)) in found
+    on_torus = {
+        "addresses": "peers",
+        "copied": "nothing",
+        "gather": "bine",
+        "implementation": "BINE-B_CONT",
+        "peers": "torus",
+        "ports": 6,
+        "scatter": "bine",
+        "segment": 4096,
+    }
+    assert ("reduce_scatter_all_gather", "utofu", *on_torus.items()) in found
     assert any("segment" in dict(params) for _, _, *params in found)
     raw = read_raw(tmp_path / "pico.h5")
     assert {history.outcome.params["notes"] for history in raw.histories()} == {"a note"}
@@ -167,6 +174,36 @@ def test_an_algorithm_has_the_name_of_ours_only_where_it_takes_the_same_steps(tm
         (6, "recursive_doubling_over"),
         (6, "ring_over"),
     }
+
+
+def test_rings_along_a_torus_have_its_lengths_as_parameters(tmp_path):
+    files = {f"{test}/1024_RING-B_CONT-UTOFU-0-6_int32.csv": times(5000) for test in range(4)}
+    shapes = ("2x3x4", "4x8", "2x2x2x2", "8")
+    rows = [row(test=test, nnodes=shape) for test, shape in enumerate(shapes)]
+    machine = write_machine(tmp_path / "data", {TIMESTAMP: files}, rows, machine="fugaku")
+    _, results = imported(tmp_path, machine)
+    found = {(row.ranks, row.algorithm, row.params.get("planes")) for row in results.rows}
+    assert found == {
+        (24, "bucket", 2),
+        (32, "bucket", 1),
+        (16, "RING-B_CONT", None),
+        (8, "RING-B_CONT", None),
+    }
+
+
+def test_a_segment_that_has_no_effect_and_ports_in_turn_are_parameters_of_ours(tmp_path):
+    files = {
+        "0/1048576_BINE-L-UTOFU-4096-6_int32.csv": times(5000),
+        "1/1048576_BINE-BINOMIAL_TREE-UTOFU-0-6_int32.csv": times(5000),
+    }
+    rows = [row(), row(test=1, collective_type="REDUCE")]
+    machine = write_machine(tmp_path / "data", {TIMESTAMP: files}, rows)
+    _, results = imported(tmp_path, machine)
+    found = {(row.collective, row.algorithm): row.params for row in results.rows}
+    exchanged = found["all_reduce", "bine"]
+    assert (exchanged["implementation"], exchanged["first"]) == ("BINE-L-4096", "near")
+    assert "segment" not in exchanged
+    assert found["reduce", "bine"]["port_use"] == "in turn"
 
 
 def test_what_is_not_imported_is_listed_with_its_reason(tmp_path):
@@ -265,11 +302,14 @@ def test_a_table_of_small_runs_is_judged_by_large_ones_beside_the_library(tmp_pa
 @pytest.mark.parametrize("collective", COLLECTIVES.values())
 def test_algorithms_of_the_table_have_one_of_ours_or_the_reason_and_a_source(collective):
     sources = algorithm_table()["sources"]
-    ours = {*hpccoll.schedule.collective_table.COLLECTIVES[collective].algorithms, NATIVE}
+    row = hpccoll.schedule.collective_table.COLLECTIVES[collective]
+    ours = {*row.algorithms, NATIVE}
     for name, algorithm in pico_algorithms(collective).items():
         assert bool(algorithm.ours) != bool(algorithm.why), name
         assert not algorithm.ours or algorithm.ours in ours, name
-        assert algorithm.ours or not algorithm.peers, name
+        assert algorithm.ours or not algorithm.differences, name
+        if algorithm.ours not in ("", NATIVE):
+            check_parameters(row.algorithm(algorithm.ours), algorithm.our_params((2, 2, 2)))
         assert algorithm.source.partition(":")[0] in sources, name
 
 

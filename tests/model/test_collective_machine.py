@@ -19,6 +19,7 @@ from hpccoll.model.memory_work import MemoryWork
 from hpccoll.model.torus_links import Torus
 from hpccoll.model.validation import Errors, validate
 from hpccoll.schedule import Layout
+from hpccoll.store.schema import IN_TURN, PORT_USE
 
 SIZES = tuple(8 << (3 * k) for k in range(1, 9))
 TRUE = Machine(
@@ -193,6 +194,43 @@ def test_several_ports_of_a_rank_send_parts_of_the_vector_at_once():
     assert reasons == {"several ports of a rank are not simulated"}
 
 
+def test_ports_share_a_link_where_a_torus_has_fewer_links_than_ports():
+    shared = {}
+    for length in (2, 4):
+        layout = Layout.of(length**3, 1)
+        params = {"ports": 6, "torus": f"{length}x{length}x{length}", "planes": length}
+        case = observation("all_gather", "bucket", 6 << 20, 1.0, layout, **params)
+        operations = _Operations()
+        operations.add(case)
+        messages = operations.row(case).work
+        shared[length] = {message.link_bytes // message.rank_bytes for message in messages}
+    assert shared == {2: {2}, 4: {1}}
+
+
+def test_folds_of_segments_are_hidden_behind_messages():
+    layout = Layout.of(8, 1)
+    operations = _Operations()
+    rows = []
+    for params in ({}, {"segment": 4096}):
+        case = observation("reduce_scatter", "recursive_halving", 8 << 20, 1.0, layout, **params)
+        operations.add(case)
+        rows.append(operations.row(case))
+    model = CollectiveModel()
+    whole_s, segmented_s = model.predict(rows)
+    folds_s = model.quantities(model.values)[0][model.numbers["fold", "float32", 0]] * (7 << 20)
+    assert folds_s / 2 < whole_s - segmented_s < folds_s
+
+
+def test_ports_that_a_rank_uses_in_turn_send_their_parts_one_after_the_other():
+    use = {PORT_USE: IN_TURN}
+    cases = [case for ports in (1, 3) for case in on_ports(ports, 4, 8, 16, 32)]
+    slower = []
+    for case in on_ports(3, 4, 8, 16, 32):
+        slower.append(replace(case, seconds=3 * case.seconds, params={**case.params, **use}))
+    fit = fit_machine_to_collectives([*cases, *slower], "ports in turn", 16)
+    assert Errors.of([case for case in fit.validated if case.held_out]).error_median < 0.08
+
+
 def test_the_buffers_of_a_rank_hold_what_all_of_its_ports_receive_at_once():
     layout = Layout.of(8, 1)
     buffers = []
@@ -209,7 +247,7 @@ def to_other_peers(layout):
     both = replace(TRUE, tiers={**TRUE.tiers, "node": TRUE.tiers["rack"]})
     cases = []
     for collective, algorithm in CASES:
-        cases += observed(collective, algorithm, layout, both, SIZES, peers="near first")
+        cases += observed(collective, algorithm, layout, both, SIZES, peers="torus")
     return cases
 
 

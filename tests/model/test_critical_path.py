@@ -1,9 +1,17 @@
 """Critical paths: their sums are what the simulation says."""
 
+from collections import Counter
+
 import pytest
 from model_observations import observation
 
-from hpccoll.model.critical_path import PathFold, PathMessage, critical_path
+from hpccoll.model.critical_path import (
+    PathFold,
+    PathMessage,
+    critical_path,
+    folded_in_segments,
+    sharing_links,
+)
 from hpccoll.model.equal_waves import OperationWaves
 from hpccoll.model.machine import Machine, MessageCosts, Tier
 from hpccoll.model.simulation import simulate_waves
@@ -110,3 +118,22 @@ def test_a_path_of_many_kinds_of_folds_has_all_of_them():
     path = critical_path(OperationWaves((schedule,), cut), Costs())
     folds = [work.nbytes for work in path if isinstance(work, PathFold)]
     assert sorted(folds) == [4 << step for step in range(11)]
+
+
+def test_segments_are_folded_while_the_rest_of_a_message_is_on_its_way():
+    message = PathMessage("rack", 4096, 0, 4096, 0, received=True)
+    small = PathMessage("rack", 512, 0, 512, 0, received=True)
+    path = Counter({message: 2, PathFold(4096): 1, small: 2, PathFold(512): 2})
+    assert folded_in_segments(path, 1024) == {
+        message: 1,
+        message._replace(segments=4): 1,
+        PathFold(1024): 1,
+        small: 2,
+        PathFold(512): 2,
+    }
+
+
+def test_ports_that_send_over_one_link_pass_it_together():
+    message = PathMessage("rack", 4096, 0, 4096, 0, received=True)
+    path = Counter({message: 2, PathFold(4096): 1})
+    assert sharing_links(path, 2) == {message._replace(link_bytes=8192): 2, PathFold(4096): 1}

@@ -53,3 +53,10 @@ def test_the_bytes_of_all_links_are_those_of_all_hops():
 def test_a_shape_that_is_none_is_refused(text):
     with pytest.raises(BadInputError):
         Torus.parse(text)
+
+
+def test_both_ways_round_two_nodes_are_one_link():
+    links = {
+        shape: Torus(shape).links_of_node for shape in ((1,), (2,), (3,), (2, 2, 2), (4, 2, 8))
+    }
+    assert links == {(1,): 0, (2,): 1, (3,): 2, (2, 2, 2): 3, (4, 2, 8): 5}
