@@ -45,16 +45,17 @@ NOT_RUN = (
 )
 ABOUT_SCHEDULES = (
     "Some schedules were added because the model could not predict their algorithms on these held-out jobs: Sparbit, "
-    "the reduce of a reduce-scatter and a gather, and algorithms that differ from ours in their peers alone. The "
-    "author chose the effects of a torus and of several ports by their physics, and saw their errors on the same 512 "
-    "nodes."
+    "the reduce of a reduce-scatter and a gather, halving that begins near, Bine trees for large vectors, and buckets "
+    "on a torus. Their steps are those of the sources that hpccoll/interop/pico_algorithms.toml names; so is what the "
+    "programs over uTofu do besides: messages of addresses, ports that are used in turn, segments, copies. The author "
+    "chose the effects of a torus and of several ports by their physics, and saw their errors on the same 512 nodes."
 )
 ABOUT_FUGAKU = (
     "The sources of Fujitsu MPI are not public: its algorithms are taken for those of Open MPI with the same name "
     "(`fujitsu_by_name` in hpccoll/interop/pico_algorithms.toml), except broadcast basic-linear, whose times on these "
-    "512 nodes contradict its name. Messages share the links of the torus. Algorithms over uTofu go along its "
-    "dimensions in turn: the model knows the number and the sizes of the messages of each step, but not which links "
-    "they share."
+    "512 nodes contradict its name. Messages share the links of the torus. Over uTofu, buckets go to neighbours. The "
+    "other algorithms go along the dimensions in turn: the model knows the number and the sizes of the messages of "
+    "each step, but not which links they share, except that both ways round two nodes are one link."
 )
 MISSED_ON_FUGAKU = (
     "Residuals on 512 nodes say where an effect is missing, not which: all-to-all takes 2.0 (direct) and 1.7 times "
