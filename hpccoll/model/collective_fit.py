@@ -32,6 +32,7 @@ from hpccoll.model.critical_path import PathFold, PathMessage, PathWork
 from hpccoll.model.memory_work import MemoryWork
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 KNOTS = tuple(8 ** (k + 1) for k in range(9))
 """The sizes, in bytes, of the values of a curve: 8 B to 128 MiB."""
@@ -86,6 +87,56 @@ class FittedRow:
     run: str  # the launch that measured it
     dtype: str = "float32"
     ports: int = 1  # the ports of each rank; each sends its part of the vector in the same steps
+
+
+class _RowTerms(NamedTuple):
+    """The terms of rows as arrays: work that a row repeats, each with sums whose largest is its time."""
+
+    factors: Floats  # of each quantity in each sum, [sum, quantity]
+    first_sum: Ints  # the first sum of each work, whose sums follow one another
+    work: Ints  # the work that a sum belongs to
+    row: Ints  # the row that a work belongs to
+    repeats: Floats  # how often the row has the work
+    rows: int
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[tuple[int, list[Term]]]], quantities: int) -> "_RowTerms":
+        """Return the arrays of terms, for a number of quantities."""
+        sums: list[Term] = []
+        first_sum: list[int] = []
+        work_of_sum: list[int] = []
+        row_of_work: list[int] = []
+        counts: list[int] = []
+        for row, terms in enumerate(rows):
+            for count, alternatives in terms:
+                work_of_sum += [len(first_sum)] * len(alternatives)
+                first_sum.append(len(sums))
+                row_of_work.append(row)
+                counts.append(count)
+                sums += alternatives
+        factors = np.zeros((len(sums), quantities))
+        for place, term in enumerate(sums):
+            for number, factor in term:
+                factors[place, number] += factor
+        return cls(
+            factors,
+            np.array(first_sum, np.int64),
+            np.array(work_of_sum, np.int64),
+            np.array(row_of_work, np.int64),
+            np.array(counts, float),
+            len(rows),
+        )
+
+    def seconds(self, quantities: Floats) -> tuple[Floats, Floats]:
+        """Return the times of the rows, and how often each has each quantity, [row, quantity]."""
+        taken = self.factors @ quantities
+        longest = np.maximum.reduceat(taken, self.first_sum)
+        candidates = np.flatnonzero(taken == longest[self.work])
+        _, first = np.unique(self.work[candidates], return_index=True)
+        chosen = self.factors[candidates[first]] * self.repeats[:, None]
+        used = np.zeros((self.rows, len(quantities)))
+        np.add.at(used, self.row, chosen)
+        return np.maximum(used @ quantities, 1e-12), used
 
 
 class Prior(NamedTuple):
@@ -213,25 +264,17 @@ class CollectiveModel:
             alternatives.append([*queued, (port, message.port_bytes)])
         return alternatives
 
-    def seconds(
-        self, values: Floats, rows: Sequence[Sequence[tuple[int, list[Term]]]]
-    ) -> tuple[Floats, Floats]:
+    def seconds(self, values: Floats, terms: "_RowTerms") -> tuple[Floats, Floats]:
         """Return the times of rows, by their terms, and the derivatives of their logarithms by the parameters."""
         quantities, derivatives = self.quantities(values)
-        seconds = np.zeros(len(rows))
-        used = np.zeros((len(rows), len(quantities)))
-        for place, terms in enumerate(rows):
-            for count, alternatives in terms:
-                longest, longest_term = -math.inf, alternatives[0]
-                for term in alternatives:
-                    taken = sum(factor * quantities[number] for number, factor in term)
-                    if taken > longest:
-                        longest, longest_term = taken, term
-                seconds[place] += count * longest
-                for number, factor in longest_term:
-                    used[place, number] += count * factor
-        seconds = np.maximum(seconds, 1e-12)
+        seconds, used = terms.seconds(quantities)
         return seconds, used @ derivatives / seconds[:, None]
+
+    def _row_terms(self, rows: Sequence[FittedRow]) -> "_RowTerms":
+        """Return the terms of rows, after numbering all parameters that they and the priors have."""
+        terms = [list(self.terms(row)) for row in rows]
+        self._complete_curves()
+        return _RowTerms.of(terms, len(self.numbers))
 
     def _start(self) -> Floats:
         """Return the values before the first iteration, the means of the priors."""
@@ -274,8 +317,7 @@ class CollectiveModel:
             rows: the rows.
             counts: how often each row counts [once].
         """
-        terms = [list(self.terms(row)) for row in rows]
-        self._complete_curves()
+        terms = self._row_terms(rows)
         measured = np.log([row.seconds for row in rows])
         prior_matrix, prior_means = self._prior_equations()
         repeats = np.ones(len(rows)) if counts is None else np.array(counts, float)
@@ -338,8 +380,7 @@ class CollectiveModel:
 
     def predict(self, rows: Sequence[FittedRow]) -> Floats:
         """Return the seconds of rows; what no fitted row has is at its prior."""
-        terms = [list(self.terms(row)) for row in rows]
-        self._complete_curves()
+        terms = self._row_terms(rows)
         self._extend()
         return self.seconds(self.values, terms)[0]
 
@@ -365,9 +406,9 @@ def _start_value(name: str, group: str, number: int) -> float:
         "fresh": 1 / 4e9,
         "fresh of node": 1 / 2e10,
         "port": 1 / 1.2e10,
-        "ports": 1 / 2e10,
+        "ports": 1 / 4e10,
         "further port": 3e-7,
-        "link": 1 / 1e10,
+        "link": 1 / 6e9,
         "hop": 1e-7,
         "overhead": 3e-7,
         "segment": 3e-7,
