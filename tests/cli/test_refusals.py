@@ -25,6 +25,7 @@ FILES = {
     "mine.yaml": MODEL.replace(b"forward_flops", b"flops"),
     "one/mine.yaml": MODEL,
     "two/mine.yaml": MODEL,
+    "steps.yaml": b"scenarios: [{name: a, cluster: 8xh100-400g, model: gpt2, nodes: 2}]",
 }
 
 
