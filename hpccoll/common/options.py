@@ -90,8 +90,8 @@ def check_one_given(key: str, choices: Mapping[str, object], hint: str = "") -> 
     Raises:
         UnusableError: if the user gave none of them, or several.
     """
-    given = [words for words, value in choices.items() if value not in (None, False, "", [])]
-    if not given:
+    used = [words for words, value in choices.items() if value not in (None, False, "", [])]
+    if not used:
         raise UnusableError(key, f"give one of {', '.join(choices)}{hint}")
-    if len(given) > 1:
-        raise UnusableError(key, f"give only one of {', '.join(given)}")
+    if len(used) > 1:
+        raise UnusableError(key, f"give only one of {', '.join(used)}")
