@@ -103,6 +103,7 @@ COMPARE = Command(
             "OLD NEW",
             kind="path",
             repeated=True,
+            must_exist=True,
         ),
     ),
     options={
@@ -112,6 +113,7 @@ COMPARE = Command(
                 "reference to compare with, made by --make-reference",
                 metavar="F.json",
                 kind="path",
+                must_exist=True,
             ),
             Option(
                 ("--tolerance",),
@@ -299,6 +301,7 @@ IMPORT = Command(
             "FILE...",
             kind="path",
             repeated=True,
+            must_exist=True,
         ),
     ),
     options={

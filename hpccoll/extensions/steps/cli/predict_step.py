@@ -255,6 +255,7 @@ PREDICT_STEP = Command(
                 "file of steps to compare, instead of --model",
                 metavar="F.yaml",
                 kind="path",
+                must_exist=True,
             ),
         ),
         STEP: (
