@@ -227,19 +227,22 @@ def test_a_line_for_nccl_has_a_number_of_nodes_only_if_every_host_is_one(gpus, n
     assert lint_table(text).rules[0].nodes == nodes
 
 
-def write_raw(place, variant, times, version="MPICH 5.0.2"):
-    """Write the raw file of one variant: the nanoseconds of its calls by size, all of them alike."""
+def write_raw(place, variant, times, version="MPICH 5.0.2", half=0.0, environment=None):
+    """Write the raw file of one variant: the nanoseconds of its calls by size, which vary by a share of them."""
     forced = None if variant == "default" else variant.partition("-")[2]
     cases = [raw_examples.case(size, algorithm="native", in_place=True) for size in times]
     raw = RawResults(
-        path=place / f"{variant}.h5", job=raw_examples.job(*cases, variant=variant, name=variant)
+        path=place / f"{variant}.h5",
+        job=raw_examples.job(*cases, variant=variant, name=variant, environment=environment or {}),
     )
     raw.attempts.append(
         (raw_examples.attempt(run_id=variant, provenance={"mpi": {"version": version}}), [])
     )
     for case in cases:
         start = 10**15 + np.arange(40)[:, None] * 10**6 + np.zeros((1, 2), dtype=np.int64)
+        spread = int(half * times[case.bytes])
         end = start + times[case.bytes] + np.arange(40)[:, None] % 3
+        end += np.where(np.arange(40)[:, None] % 2, spread, -spread)
         taken = CaseTimes.from_samples(start, end, one_clock=True)
         raw.record(raw_examples.outcome(case, times=taken, requested=forced, executed="unknown"))
     hdf5.write_raw_file(raw, raw.path)
@@ -281,6 +284,37 @@ def test_a_table_that_changes_nothing_is_said_to_change_nothing(place):
     found = invoke("tune", ".", "--format", "mpich", "--out", "tree.json")
     assert (found.code, "leaves all calls" in found.out) == (0, True)
     assert "no algorithm is clearly faster" in found.out
+
+
+def json_of_table(place, half):
+    """Return the JSON of a table of two sizes, whose times vary by this share."""
+    write_raw(place, "default", {1024: 2000, 65536: 9000}, half=half)
+    write_raw(place, "mpich-ring", {1024: 3000, 65536: 5000}, half=half)
+    found = invoke("tune", ".", "--format", "mpich", "--out", "tree.json", "--json")
+    return json.loads(found.out)
+
+
+def test_json_says_as_the_text_does_what_is_within_the_noise_and_whether_the_table_changes_anything(
+    place,
+):
+    clear = json_of_table(place, half=0.0)
+    assert (clear["changes_nothing"], clear["findings"], clear["unused"]) == (False, [], [])
+    noisy = json_of_table(place, half=0.8)
+    assert noisy["changes_nothing"]
+    (finding,) = noisy["findings"]
+    assert (finding["kind"], finding["values"]) == (
+        "changes_nothing",
+        {"sizes": 2, "noisy_sizes": 1},
+    )
+    (unused,) = noisy["unused"]
+    assert (unused["algorithm"], unused["reason"]) == ("ring", "noise")
+    assert [gain["nbytes"] for gain in unused["gains"]] == [65536]
+    (kept,) = noisy["ranges"]
+    assert [size["within_noise"] for size in kept["sizes"]] == [False, True]
+    assert noisy["noise"]
+    text = invoke("tune", ".", "--format", "mpich", "--out", "tree.json").out
+    assert finding["text"] in text.splitlines()
+    assert noisy["noise"][0] in text.splitlines()
 
 
 def test_a_table_is_for_the_version_of_the_library_that_was_measured(place):
@@ -325,6 +359,7 @@ def test_what_cannot_be_a_table_is_one_line(place):
     invoke("tune", ".", "--format", "mpicc", "--out", "t").is_bad_input(
         "--format", "mpicc", "did you mean mpich?"
     )
+    (place / "t").touch()
     invoke("tune", ".", "--format", "mpich", "--judge", "t").is_bad_input(
         "--format with --out, --lint or --verify"
     )
