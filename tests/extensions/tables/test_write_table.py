@@ -18,7 +18,8 @@ from library_results import library_results
 
 from hpccoll.cases.library_algorithms import library_algorithms, library_table
 from hpccoll.extensions.tables.formats.lint_table import lint_table
-from hpccoll.extensions.tables.formats.tuning_rule import ANY
+from hpccoll.extensions.tables.formats.mpich_json import write_mpich_json
+from hpccoll.extensions.tables.formats.tuning_rule import ANY, TuningRule
 from hpccoll.extensions.tables.formats.write_table import (
     FORMATS,
     expressible_choices,
@@ -26,6 +27,7 @@ from hpccoll.extensions.tables.formats.write_table import (
     table_files,
 )
 from hpccoll.extensions.tables.library_choices import library_choices
+from hpccoll.extensions.tables.verified_table_text import CHANGES_NOTHING
 from hpccoll.store import hdf5
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw_results import RawResults
@@ -315,6 +317,31 @@ def test_json_says_as_the_text_does_what_is_within_the_noise_and_whether_the_tab
     text = invoke("tune", ".", "--format", "mpich", "--out", "tree.json").out
     assert finding["text"] in text.splitlines()
     assert noisy["noise"][0] in text.splitlines()
+
+
+TREE_VARIABLE = "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE"
+
+
+def test_verifying_a_table_that_changes_nothing_ends_with_0_and_says_so(place):
+    table = place / "nothing.json"
+    table.write_text(write_mpich_json(()))
+    write_raw(place, "table", {1024: 2000}, environment={TREE_VARIABLE: str(table)})
+    found = invoke("tune", ".", "--verify", table)
+    assert found.code == 0, found.out + found.err
+    assert CHANGES_NOTHING in found.out
+    record = json.loads(invoke("tune", ".", "--verify", table, "--json").out)
+    assert (record["changes_nothing"], len(record["calls"])) == (True, 1)
+
+
+def test_verifying_a_table_that_names_an_algorithm_ends_with_3_if_nothing_shows_what_ran(place):
+    table = place / "ring.json"
+    table.write_text(write_mpich_json([TuningRule(collective="allreduce", algorithm="ring")]))
+    write_raw(place, "table", {1024: 2000}, environment={TREE_VARIABLE: str(table)})
+    found = invoke("tune", ".", "--verify", table, "--json")
+    record = json.loads(found.out)
+    verdicts = [(call["rule"], call["verdict"]) for call in record["calls"]]
+    assert (found.code, record["changes_nothing"]) == (3, False)
+    assert verdicts == [("ring", "not shown")]
 
 
 def test_a_table_is_for_the_version_of_the_library_that_was_measured(place):
