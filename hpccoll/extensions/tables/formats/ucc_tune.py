@@ -75,7 +75,7 @@ def _kind(token: str) -> str:
     lower = token.lower()
     words = lower.split(",")
     facts = library_table()["ucc"]
-    looks_like = {
+    kinds = {
         "collectives": set(words).issubset(facts["collectives"]),
         "memories": set(words).issubset(facts["memories"]),
         "score": bool(_SCORE.fullmatch(lower)),
@@ -83,7 +83,7 @@ def _kind(token: str) -> str:
         "teams": bool(_TEAMS.fullmatch(token)),
         "algorithm": token.startswith("@"),
     }
-    return next((kind for kind, is_of_kind in looks_like.items() if is_of_kind), "")
+    return next((kind for kind, is_of_kind in kinds.items() if is_of_kind), "")
 
 
 def _tokens(table: TuningTable, section: str, line: int) -> dict[str, str]:
