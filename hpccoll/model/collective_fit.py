@@ -33,9 +33,6 @@ Floats = NDArray[np.float64]
 KNOTS = tuple(8 ** (k + 1) for k in range(9))
 """The sizes, in bytes, of the values of a curve: 8 B to 128 MiB."""
 
-SYNCHRONOUS_BYTES = 32 << 10
-"""The size from which messages wait for their receivers (rendezvous)."""
-
 KEPT_MEMORY_BYTES = 32 << 20
 """The largest buffer that the C library keeps between calls."""
 

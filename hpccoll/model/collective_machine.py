@@ -1,7 +1,7 @@
 """A machine fitted to collectives: which measurements it takes, and the machine file that follows from the fit."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,35 +12,27 @@ from hpccoll.model.collective_fit import (
     KEPT_MEMORY_BYTES,
     KNOTS,
     NODE,
-    SYNCHRONOUS_BYTES,
     CollectiveModel,
     FittedRow,
     Floats,
     fit_collectives,
     row_weights,
 )
-from hpccoll.model.critical_path import (
-    MOST_MESSAGES,
-    PathFold,
-    PathMessage,
-    PathWork,
-    critical_path,
-)
-from hpccoll.model.equal_waves import OperationWaves
+from hpccoll.model.critical_path import MOST_MESSAGES, PathWork, critical_path
+from hpccoll.model.equal_waves import OperationWaves, cut_of_port, largest_fold
 from hpccoll.model.machine import TIER_LABELS
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.memory_work import MemoryWork, memory_work
 from hpccoll.model.observations import Observation
-from hpccoll.model.torus_links import Torus
+from hpccoll.model.path_times import SYNCHRONOUS_BYTES, TypicalCosts
 from hpccoll.model.traffic import TooManyMessagesError
-from hpccoll.model.validation import (
-    Validated,
+from hpccoll.model.unknown_messages import (
     other_peers_reason,
-    unknown_tiers_reason,
+    schedules_of,
+    several_schedules_reason,
     unmet_reason,
 )
-from hpccoll.schedule import Algorithm, Cut, Schedule, itemsize
-from hpccoll.store.schema import PEERS
+from hpccoll.schedule import Cut, Layout, itemsize
 
 MOST_RANKS = 1024
 """The most ranks of a measurement that a machine is fitted to: the paths of more take too long to find."""
@@ -63,28 +55,12 @@ LARGEST_RATE = 1e15
 Number = dict[str, float]
 
 
-class _TypicalCosts:
-    """The costs with which the longest path of an operation is found."""
-
-    def message_s(self, message: PathMessage) -> float:
-        latency_s, byte_s = (3e-7, 2e-10) if message.tier == NODE else (2e-6, 1.25e-10)
-        passing_s = max(message.rank_bytes * byte_s, message.port_bytes * 1e-10)
-        queued_s = (1 + message.before) * 2e-7
-        return queued_s + passing_s + (latency_s if message.received else 0)
-
-    def fold_s(self, nbytes: int) -> float:
-        return nbytes / 6e9
-
-    def waits(self, nbytes: int) -> bool:
-        return nbytes >= SYNCHRONOUS_BYTES
-
-
 @dataclass(frozen=True, slots=True)
 class CollectiveFit:
     """A machine fitted to collectives."""
 
     machine: MachineFile
-    validated: Sequence[Validated]  # all measurements, with the times that the fitted model gives
+    used: Sequence[Observation]  # the measurements that it is fitted to
     left_out: Counter[str]  # how many of those that it might be fitted to it is not, by the reason
 
 
@@ -92,7 +68,6 @@ def fit_machine_to_collectives(
     observed: Sequence[Observation],
     name: str,
     most_nodes: int | None = None,
-    report: Callable[[], object] = lambda: None,
 ) -> CollectiveFit | None:
     """Return the machine fitted to collectives whose schedule is known; None if they are fewer than ``LEAST_ROWS``.
 
@@ -101,15 +76,16 @@ def fit_machine_to_collectives(
         name: the name of the machine.
         most_nodes: the nodes of the largest job that it is fitted to [half of those of the largest
             one; all if all jobs are larger].
-        report: is called for each measurement that was read.
     """
     if most_nodes is None:
         most_nodes = _usual_most_nodes(observed)
     operations = _Operations()
     reasons = []
     for observation in observed:
-        reasons.append(_unmodelled_reason(observation) or operations.add(observation))
-        report()
+        reason = _unmodelled_reason(observation)
+        if not reason and observation.layout.nodes <= most_nodes:
+            reason = operations.add(observation)
+        reasons.append(reason)
     left_out: Counter[str] = Counter()
     used: list[Observation] = []
     for observation, reason in zip(observed, reasons, strict=True):
@@ -125,15 +101,7 @@ def fit_machine_to_collectives(
     if outliers:
         left_out["fitted, but hardly counted: nothing explains their times"] = outliers
     machine = _file(name, model, _replicas(model, rows), used)
-    fitted = {id(observation) for observation in used}
-    validated = []
-    for observation, reason in zip(observed, reasons, strict=True):
-        missing = reason or unknown_tiers_reason(observation, machine.tiers)
-        seconds = None
-        if not missing:
-            seconds = float(model.predict([operations.row(observation)])[0])
-        validated.append(Validated(observation, seconds, missing, id(observation) not in fitted))
-    return CollectiveFit(machine, validated, left_out)
+    return CollectiveFit(machine, used, left_out)
 
 
 def _usual_most_nodes(observed: Sequence[Observation]) -> int:
@@ -156,16 +124,7 @@ def _unmodelled_reason(observation: Observation) -> str:
     if int(observation.params.get("copies", 0)) > 0:
         return "copies on a rank are not modelled"
     reason = other_peers_reason(observation) or unmet_reason(observation)
-    return reason or _several_schedules_reason(observation, observation.algorithm)
-
-
-def _several_schedules_reason(observation: Observation, algorithm: Algorithm) -> str:
-    several = len(_slices(observation, algorithm)) > 1
-    return "it runs several schedules at once" if several else ""
-
-
-def _slices(observation: Observation, algorithm: Algorithm) -> Sequence[Schedule]:
-    return observation.call.slices(algorithm, observation.layout, **observation.own_parameters)
+    return reason or several_schedules_reason(observation)
 
 
 class _Operations:
@@ -200,57 +159,38 @@ class _Operations:
             layout.workers,
             run,
             observation.dtype,
-            _ports(observation),
+            observation.ports,
         )
 
     @staticmethod
     def _key(observation: Observation) -> object:
-        algorithm = observation.algorithm.name if observation.algorithm else ""
         parameters = tuple(sorted(observation.own_parameters.items()))
         return (
             observation.call,
-            algorithm,
+            observation.name_of_algorithm,
             parameters,
             observation.layout,
             observation.nbytes,
             observation.dtype,
-            _ports(observation),
-            _torus(observation),
+            observation.ports,
+            observation.torus,
         )
-
-
-def _ports(observation: Observation) -> int:
-    """Return how many ports of a rank are in use at once, each with its part of the vector."""
-    return int(observation.params.get("ports", 1))
-
-
-def _torus(observation: Observation) -> Torus | None:
-    """Return the torus of the nodes; None if there is none, or the messages go to other ranks than the schedule's."""
-    shape = observation.params.get("torus")
-    if shape is None or PEERS in observation.params:
-        return None
-    torus = Torus.parse(str(shape))
-    return torus if torus.nodes == observation.layout.nodes else None
 
 
 def _path(observation: Observation) -> tuple[Counter[PathWork], MemoryWork]:
     """Return what is on the critical path of a measured operation, and what it moves in memory."""
-    algorithm = observation.algorithm
-    if algorithm is None:
-        raise ValueError("the library's own algorithm has no schedule")
-    (schedule,) = _slices(observation, algorithm)
+    (schedule,) = schedules_of(observation)
     call = observation.call
     size = itemsize(observation.dtype)
     elements = call.collective.elements(observation.nbytes, size, observation.layout.workers)
-    elements_a_port = -(-elements // _ports(observation))
-    cut = Cut(call, elements_a_port, schedule.units, 1, size)
-    torus = _torus(observation)
-    waves = OperationWaves((schedule,), cut, everyone=torus is not None)
-    work = critical_path(waves, _TypicalCosts(), torus)
-    folds = [kind.nbytes for kind in work if isinstance(kind, PathFold)]
+    cut = Cut(call, elements, schedule.units, 1, size)
+    torus = observation.torus
+    cut_of_one = cut_of_port(cut, observation.ports)
+    waves = OperationWaves((schedule,), cut_of_one, everyone=torus is not None)
+    work = critical_path(waves, TypicalCosts(), torus)
     # the ports of a rank receive at once, each its part of the vector
-    largest_fold = max(folds, default=0) * _ports(observation)
-    memory = memory_work(call, algorithm.name, observation.nbytes, largest_fold)
+    fold = largest_fold(waves) * observation.ports
+    memory = memory_work(call, observation.name_of_algorithm, observation.nbytes, fold)
     return work, memory
 
 
@@ -355,6 +295,14 @@ def _file(
         if quantities.has(quantity):
             own_memory[key] = quantities.rate(quantity)
     sections["own_memory"] = own_memory
+    sections["critical_path"] = _critical_path_section(quantities)
+    dimensions = [observation.torus.dimensions for observation in used if observation.torus]
+    if dimensions:
+        sections["torus"] = {
+            "dimensions": max(dimensions),
+            "hop_s": quantities.seconds("hop"),
+            "link_bytes_per_s": quantities.rate("link"),
+        }
     if model.larger_from:
         larger: dict[str, Any] = {
             "from_nodes": model.larger_from,
@@ -367,13 +315,24 @@ def _file(
     return MachineFile.of(name=name, kind="fitted", **sections)
 
 
+def _critical_path_section(quantities: _Quantities) -> dict[str, Any]:
+    section: dict[str, Any] = {"following_s": quantities.seconds("overhead")}
+    if quantities.has("further port"):
+        section["further_port_s"] = quantities.seconds("further port")
+        section["ports_bytes_per_s"] = quantities.rate("ports")
+    return section
+
+
 def _network_tiers(quantities: _Quantities, groups: set[str], jobs: str) -> dict[str, Any]:
     """Return the costs of messages between nodes, if any were seen; unseen ones between racks are as those inside."""
     if f"rack {jobs}" not in groups:
         return {}
-    rack = quantities.tier(f"rack {jobs}")
-    fabric = f"fabric {jobs}"
-    return {"rack": rack, "fabric": quantities.tier(fabric) if fabric in groups else rack}
+    tiers = {"rack": quantities.tier(f"rack {jobs}")}
+    if f"fabric {jobs}" in groups:
+        tiers["fabric"] = quantities.tier(f"fabric {jobs}")
+    elif "fabric all" not in groups:
+        tiers["fabric"] = tiers["rack"]
+    return tiers
 
 
 def _measured_section(used: Sequence[Observation], model: CollectiveModel) -> dict[str, Any]:
@@ -389,9 +348,23 @@ def _measured_section(used: Sequence[Observation], model: CollectiveModel) -> di
         "ranks_per_node": sorted({layout.ranks_per_node or 1 for layout in layouts}),
         "smallest_bytes": min(sizes),
         "largest_bytes": max(sizes),
+        "tori": sorted({observation.torus.text for observation in used if observation.torus}),
+        "ports": sorted({observation.ports for observation in used}),
+        "nodes_per_rack": _most_nodes_in_rack(layouts),
         "files": sorted({observation.file for observation in used}),
         "undetermined": undetermined(model),
     }
+
+
+def _most_nodes_in_rack(layouts: Sequence[Layout]) -> int | None:
+    """Return the most nodes that a job had in one rack; None if no job had several racks."""
+    if all(layout.racks == 1 for layout in layouts):
+        return None
+    most = 0
+    for layout in layouts:
+        rack_of_node = dict(zip(layout.node, layout.rack, strict=True))
+        most = max(most, *Counter(rack_of_node.values()).values())
+    return most
 
 
 def undetermined(model: CollectiveModel) -> list[str]:
