@@ -49,6 +49,11 @@ TRANSPORT = Option(
     "transport of the results that count, such as mpi or utofu [all]",
     metavar="NAME",
 )
+FITTED_LIBRARY = Option(
+    ("--library",),
+    "library of imported results that count, such as 'Open MPI 4.1.6' [all]",
+    metavar="NAME",
+)
 WORKERS = Option(("-p", "--workers"), "number of workers", metavar="N", kind="number")
 LAYOUT = (
     Option(

@@ -31,6 +31,7 @@ WITH_AGAINST = (
     "--fit",
     "--max-nodes",
     "--transport",
+    "--library",
     "--rate",
     "--json",
 )
@@ -44,6 +45,7 @@ def predict(
     fit: list[Path] | None = None,
     max_nodes: int | None = None,
     transport: str | None = None,
+    library: str | None = None,
     nodes: str = "2,8,64",
     ranks_per_node: int | None = None,
     nodes_per_rack: int | None = None,
@@ -67,9 +69,8 @@ def predict(
 ) -> int:
     """Predict the times of algorithms on any number of nodes.
 
-    Schedules are simulated on a fitted machine or a described cluster; --fit PATHS fits the machine
-    first, as fit does. Each time has an interval, and its distance from the nearest measurement. -c
-    takes several collectives, such as all_reduce,broadcast, unless --out is given. --out F.h5 writes a raw file: report
+    Schedules are simulated on a fitted machine or a described cluster. Each time has an interval,
+    and its distance from the nearest measurement. --out F.h5 writes a raw file: report
     draws its times dashed, formulas dotted, and answers leave them out. With --against, measured
     times are compared with predicted ones, as by accept --ratios; ends with 3 if a file cannot be
     read. Ctrl-C prints what is complete, and ends with 130.
@@ -94,7 +95,7 @@ def predict(
     if fit:
         choices = {"--cluster": cluster, "--machine": machine, "--fit": fit}
         check_one_given("predict", choices)
-        model = _fitted(fit, max_nodes, transport).with_network(faster)
+        model = _fitted(fit, max_nodes, transport, library).with_network(faster)
     else:
         model = common.read_machine_or_cluster(machine, cluster, faster)
     if against:
@@ -131,14 +132,16 @@ def predict(
     return _show(predictions, question, out, as_json=as_json)
 
 
-def _fitted(paths: list[Path], max_nodes: int | None, transport: str | None) -> "MachineFile":
+def _fitted(
+    paths: list[Path], max_nodes: int | None, transport: str | None, library: str | None
+) -> "MachineFile":
     """Return the machine that is fitted to results, as the command fit does."""
     from hpccoll.model.run_model import model_of_machine, models_of
     from hpccoll.store.result_files import read_all
 
     files = read_all(paths)
     with progress_counter("predictions") as progress:
-        models = models_of(files.raw_results, None, progress, max_nodes, transport)
+        models = models_of(files.raw_results, None, progress, max_nodes, transport, library)
     common.report_damaged(files)
     return model_of_machine(models, "--fit", paths[0]).machine_file()
 
@@ -158,8 +161,9 @@ PREDICT = Command(
                 metavar="PATH",
                 kind="path-list",
             ),
-            replace(common.MAX_NODES, help="with --fit: see 'hpccoll fit --help'"),
-            replace(common.TRANSPORT, help="with --fit: see 'hpccoll fit --help'"),
+            replace(common.MAX_NODES, help="with --fit, as in fit"),
+            replace(common.TRANSPORT, help="with --fit, as in fit"),
+            replace(common.FITTED_LIBRARY, help="with --fit, as in fit"),
             common.NODES,
             Option(
                 ("--ranks-per-node",),
@@ -175,12 +179,12 @@ PREDICT = Command(
             ),
             Option(
                 ("--torus",),
-                "nodes along each dimension: 4x4x4 [as measured, or as equal as possible]",
-                metavar="SHAPE",
+                "shape of the nodes [as measured, or even]",
+                metavar="4x4x4",
             ),
             Option(
                 ("--ports",),
-                "ports of each rank that send parts of the vector at once",
+                "ports of each rank that send at once",
                 1,
                 metavar="N",
                 kind="number",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from hpccoll.cli.command import Command
 from hpccoll.cli.common import (
+    FITTED_LIBRARY,
     JSON_IN_SI,
     MAX_NODES,
     PATHS,
@@ -229,6 +230,7 @@ def fit(
     declare: Path | None = None,
     max_nodes: int | None = None,
     transport: str | None = None,
+    library: str | None = None,
     *,
     as_json: bool = False,
 ) -> int:
@@ -250,7 +252,7 @@ def fit(
         declared = load_yaml(declare, DeclaredSections, "--declare")
     files = read_all(paths)
     with progress_counter("predictions") as progress:
-        models = models_of(files.raw_results, declared, progress, max_nodes, transport)
+        models = models_of(files.raw_results, declared, progress, max_nodes, transport, library)
     if out:
         write_machine(model_of_machine(models, "--out", out).machine_file(), out)
     show_found(models, (line for model in models for line in model_lines(model)), as_json=as_json)
@@ -275,6 +277,7 @@ FIT = Command(
             ),
             MAX_NODES,
             TRANSPORT,
+            FITTED_LIBRARY,
             Option(
                 ("--declare",),
                 "sections cpus, uplink, memory, aggregators or layout of a machine file",

@@ -150,6 +150,13 @@ def test_a_transport_that_no_result_has_is_refused(tmp_path):
     assert invoke("fit", results, "--transport", "utofu").is_bad_input("--transport", "mpi")
 
 
+def test_the_library_of_a_fit_is_one_of_those_in_the_results(tmp_path):
+    results = results_of(tmp_path, (4, 8))
+    what = ("fit", results, "--max-nodes", "8", "--library")
+    assert invoke(*what, "Open MPI").code == 0
+    assert invoke(*what, "MPICH").is_bad_input("--library", "Open MPI 4.1.6")
+
+
 HOSTS = ("a1.cluster", "a2.cluster", "a3.cluster", "a4.cluster", "b1", "b2", "b3", "b4")
 
 
