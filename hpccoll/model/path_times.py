@@ -157,6 +157,8 @@ def exchanges_of_many_ranks(schedules: Sequence[Schedule], cut: Cut) -> Exchange
 
 def largest_fold_of_ports(schedules: tuple[Schedule, ...], cut: Cut, ports: int) -> int:
     """Return the most bytes that a rank folds at once, of what all of its ports receive; 0 if it folds none."""
+    if not cut.call.collective.reduces:
+        return 0
     part = cut_of_port(cut, ports)
     exchanges = exchanges_of_many_ranks(schedules, part)
     return largest_fold(exchanges or operation_waves(schedules, part)) * ports
