@@ -10,6 +10,7 @@ from hpccoll.common.text import Finding, info, warning
 from hpccoll.common.units import format_per_cent, format_seconds
 from hpccoll.evidence.verdict import UNKNOWN
 from hpccoll.schedule import collective
+from hpccoll.store.counted_job import mpi_library_name
 from hpccoll.store.rows import Results, Row
 
 COLLECTIVES = {
@@ -222,7 +223,10 @@ def _median_s(row: Row) -> float:
 
 def _findings(gain: ProgramGain) -> Iterator[Finding]:
     run_s = gain.shares.run_s
-    if not gain.is_worth_it:
+    if gain.gains and not gain.at_most:
+        text = "nothing to gain: no algorithm is faster than what your library chooses; leave it"
+        yield info("leave it", text, at_most=0.0)
+    elif not gain.is_worth_it:
         at_most = format_per_cent(gain.at_most)
         yield info("leave it", f"at most {at_most} of your run: leave it", at_most=gain.at_most)
     elif gain.gains:
@@ -233,7 +237,7 @@ def _findings(gain: ProgramGain) -> Iterator[Finding]:
         text = f"other algorithms would save at most {saved}: {format_per_cent(share)} ({ends})"
         yield info("gain", text, gain_s=gain.gain_s, interval_s=[low, high], share=share)
     else:
-        library = gain.shares.job.launches[0].library
+        library = mpi_library_name(gain.shares.job.launches[0].library)
         yield warning(
             "nothing measured",
             "no algorithm was measured beside the default",
@@ -249,7 +253,8 @@ def _coverage_findings(gain: ProgramGain) -> Iterator[Finding]:
     number = re.search(r"\d+(\.\d+)+", library)
     for version in gain.measured_with:
         if version and number and number[0] not in version:
-            text = f"measured with {version}, while the program ran on {library}"
+            names = mpi_library_name(version), mpi_library_name(library)
+            text = f"measured with {names[0]}, while the program ran on {names[1]}"
             yield warning("other library", text, measured_with=version, library=library)
     measured = sum(call.share.share for call in gain.gains)
     left_out = gain.shares.share - measured
