@@ -109,7 +109,7 @@ def check_profile(sweeps: Sequence[CountedSweep], profile: str) -> None:
     """Check that the communicators of sweeps exist where they are measured.
 
     Raises:
-        UnusableError: if one of several nodes is to be measured on this machine.
+        UnusableError: if this machine is to measure one whose ranks are on two nodes or more.
     """
     if profile != "local":
         return

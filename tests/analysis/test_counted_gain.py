@@ -58,8 +58,15 @@ def test_calls_of_a_program_that_a_script_launches_twice_gain_twice(tmp_path):
 def test_what_is_not_transfer_in_the_program_cannot_be_gained(shares):
     # calls take 1 ms in the program and 0.1 ms where ranks begin together: the rest is waiting
     gain = gain_of(shares, measured(1e-4), measured(5e-5, "ring"))
-    assert gain.gain_s == pytest.approx(0.05)
+    assert (gain.gain_s, gain.waiting_s) == pytest.approx((0.05, 0.9))
     assert not gain.is_worth_it
+    assert "waiting" in {finding.kind for finding in gain.findings}
+
+
+def test_calls_that_take_no_longer_than_measured_do_not_wait(shares):
+    gain = gain_of(shares, measured(2e-3), measured(1e-3, "ring"))
+    assert gain.waiting_s == 0
+    assert "waiting" not in {finding.kind for finding in gain.findings}
 
 
 def test_the_default_may_be_the_best(shares):

@@ -220,6 +220,7 @@ def test_json_is_one_document_although_a_table_is_written(tmp_path, monkeypatch)
     monkeypatch.setattr(tune_for, "tables_that_write", lambda _: PrintedTable())
     write_ranks(tmp_path / "ranks")
     invoke("count", tmp_path / "ranks", "--out", tmp_path / "a.h5")
-    result = invoke("tune", "--for", tmp_path / "a.h5", "--out", tmp_path / "tuned", "--json")
+    words = ["--for", tmp_path / "a.h5", "--out", tmp_path / "tuned", "--profile", "slurm"]
+    result = invoke("tune", *words, "--json")
     assert json.loads(result.out)["worth_it"]
     assert "table of mpich" in result.err
