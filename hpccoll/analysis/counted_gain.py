@@ -108,6 +108,11 @@ class ProgramGain:
         return self.at_most >= WORTH
 
     @property
+    def is_clear(self) -> bool:
+        """Whether an algorithm is faster than the default by intervals that are apart."""
+        return any(gain.interval_s[0] > 0 for gain in self.gains)
+
+    @property
     def findings(self) -> list[Finding]:
         """What to say of it, the most important first."""
         return list(_findings(self))
@@ -252,7 +257,12 @@ def _findings(gain: ProgramGain) -> Iterator[Finding]:
         ends = f"{format_per_cent(low / run_s)} to {format_per_cent(high / run_s)}"
         saved = f"{format_seconds(gain.gain_s)} of {format_seconds(run_s)}"
         text = f"other algorithms would save at most {saved}: {format_per_cent(share)} ({ends})"
-        yield info("gain", text, gain_s=gain.gain_s, interval_s=[low, high], share=share)
+        remedy = ""
+        if not gain.is_clear:
+            text += "; within the noise, none is faster"
+            remedy = "leave it, or measure again on an idle machine"
+        values = {"gain_s": gain.gain_s, "interval_s": [low, high], "share": share}
+        yield info("gain", text, remedy=remedy, **values)
     else:
         library = mpi_library_name(gain.shares.job.launches[0].library)
         yield warning(

@@ -52,7 +52,7 @@ def tune_for(
     results = read_results(measured)
     gain = program_gain(shares, results)
     _show(gain, as_json=as_json)
-    if not gain.is_worth_it or not gain.gains:
+    if not gain.is_worth_it or not gain.is_clear:
         return 0
     table = directory / f"{library}.table"
     # With --json, stdout is one document: the gain.

@@ -46,6 +46,15 @@ def test_a_program_gains_the_ratio_of_the_best_to_the_default(shares):
     assert gain.is_worth_it
 
 
+def test_a_gain_within_the_noise_is_not_clear(shares):
+    noisy = measured(0.99e-3, "ring", half_interval=0.2)
+    gain = gain_of(shares, measured(1e-3), noisy)
+    assert (gain.gains[0].best, gain.interval_s[0], gain.is_worth_it) == ("ring", 0, True)
+    assert not gain.is_clear
+    assert gain.findings[0].remedy
+    assert gain_of(shares, measured(1e-3), measured(8e-4, "ring")).is_clear
+
+
 def test_calls_of_a_program_that_a_script_launches_twice_gain_twice(tmp_path):
     begin = CountedRankExample().began_unix_ns
     write_ranks(tmp_path)
