@@ -261,8 +261,10 @@ def _findings(gain: ProgramGain) -> Iterator[Finding]:
         if not gain.is_clear:
             text += "; within the noise, none is faster"
             remedy = "leave it, or measure again on an idle machine"
-        values = {"gain_s": gain.gain_s, "interval_s": [low, high], "share": share}
-        yield info("gain", text, remedy=remedy, **values)
+        interval_s = [low, high]
+        yield info(
+            "gain", text, remedy=remedy, gain_s=gain.gain_s, interval_s=interval_s, share=share
+        )
     else:
         library = mpi_library_name(gain.shares.job.launches[0].library)
         yield warning(
