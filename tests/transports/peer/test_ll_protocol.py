@@ -124,11 +124,11 @@ FAULTS = {
 """What is changed in the kernel, and how."""
 
 
-def some_interleaving_is_wrong(library, operation, limit_s=60.0):
+def some_interleaving_is_wrong(library, operation):
     for seed in range(30):
         cluster = PeerCluster(operation, "ll")
         cluster.follow_two_operations()
-        results = cluster.run(library, seed=seed, limit_s=limit_s)
+        results = cluster.run(library, seed=seed)
         if results is None or cluster.wrong_ranks(results):
             return True
     return False
@@ -145,7 +145,7 @@ def test_interleavings_after_other_operations_are_right(directory):
 def test_interleavings_find_each_fault_of_flags_and_words(directory, fault):
     operation = case_of("broadcast-chain", 3).operation(24, "float32")
     library = kernel_of(directory, operation, replaced=[FAULTS[fault]], scheduler=SCHEDULED)
-    assert some_interleaving_is_wrong(library, operation, limit_s=5.0)  # some hang
+    assert some_interleaving_is_wrong(library, operation)
 
 
 @pytest.mark.parametrize("name", SOME)
