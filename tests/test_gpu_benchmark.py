@@ -26,7 +26,7 @@ import costs  # noqa: E402
 import gpu as benchmark  # noqa: E402
 import mps  # noqa: E402
 import order  # noqa: E402
-import runs  # noqa: E402
+import peer_kernel  # noqa: E402
 import sanitizer  # noqa: E402
 import steps  # noqa: E402
 import suite  # noqa: E402
@@ -338,8 +338,8 @@ def test_a_run_is_complete_if_it_leaves_out_cases_with_the_schedule_of_another_o
     for reason in reasons:
         rows.append(SimpleNamespace(status="skipped" if reason else "ok", reason=reason))
     assert [row.status for row in rows] == ["ok", "skipped"]
-    monkeypatch.setattr(runs, "measured", lambda *_, **_more: (rows, len(rows), ""))
-    verdict, right = runs._right_rows(None, 2, (), "peer", "right rows")
+    monkeypatch.setattr(peer_kernel, "measured", lambda *_, **_more: (rows, len(rows), ""))
+    verdict, right = peer_kernel.right_rows(None, 2, "right rows")
     assert (verdict.status, right) == (REACHED, rows[:1])
 
 
@@ -489,7 +489,7 @@ def test_a_server_of_mps_has_directories_of_its_own_and_is_ended_by_quit(
         started = log.read_text()
     place = started.split()[1]
     assert started == f"-d {place} there\n"
-    assert log.read_text() == f"{started} {place} there\nquit\n"
+    assert log.read_text() == f"{started} {place} there\n{mps.QUIT}"
     assert how.startswith(said)
     assert serves or "no client" in how
     assert more.get("CUDA_MPS_PIPE_DIRECTORY") == (place if serves else None)
