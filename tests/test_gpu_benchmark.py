@@ -343,6 +343,46 @@ def test_a_run_is_complete_if_it_leaves_out_cases_with_the_schedule_of_another_o
     assert (verdict.status, right) == (REACHED, rows[:1])
 
 
+@pytest.mark.parametrize(
+    ("code", "output", "status"),
+    [
+        (0, "", REACHED),
+        (None, "", MISSED),
+        (1, "AssertionError: not what lockstep has: all_reduce", WRONG),
+        (1, "AssertionError: on the stream: all_reduce", MISSED),
+    ],
+)
+def test_only_other_bits_of_the_peer_kernel_are_a_wrong_result(
+    monkeypatch, tmp_path, code, output, status
+):
+    monkeypatch.setattr(peer_kernel, "launched", lambda *_: (code, output))
+    verdict = peer_kernel.contract(Here(tmp_path, 60), 2, "bits")
+    assert verdict.status == status
+
+
+@pytest.mark.parametrize(("microseconds", "status"), [(19, REACHED), (21, MISSED)])
+def test_a_ring_of_the_peer_kernel_is_held_against_a_fifth_of_that_over_nccl(
+    tmp_path, microseconds, status
+):
+    rows = []
+    for transport, protocol, time_us in (
+        ("nccl", None, 100),
+        ("peer", "ll", microseconds),
+        ("peer", "simple", 50),
+    ):
+        params = {"protocol": protocol} if protocol else {}
+        seconds = time_us * 1e-6
+        row = {"bytes": 64, "algorithm": "ring", "transport": transport, "median_s": seconds}
+        rows.append(SimpleNamespace(params=params, **row))
+    *times, verdict = peer_kernel.times_of_steps(Here(tmp_path, 60), 8, rows)
+    assert [time.got for time in times] == [
+        "100, 7.14 a step",
+        f"{microseconds}, {microseconds / 14:.3g} a step",
+        "50, 3.57 a step",
+    ]
+    assert verdict.status == status
+
+
 def test_every_part_has_a_function_and_files_that_exist():
     for name, part in benchmark.PARTS.items():
         source = (BENCHMARKS / f"{part.module}.py").read_text()
@@ -433,6 +473,20 @@ def test_a_digest_changes_with_a_file_or_its_name_and_with_nothing_else(tmp_path
     (tmp_path / "a.py").write_text("1")
     (tmp_path / "a.py").rename(tmp_path / "c.py")
     assert digest_of(["*.py"], tmp_path) != before
+
+
+@pytest.mark.mpi
+@pytest.mark.long
+def test_the_part_of_the_peer_kernel_runs_on_the_test_library(mpiexec, nccl_library, tmp_path):  # noqa: ARG001
+    ran = on_host(nccl_library, tmp_path, "peer")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    statuses = by_status(tmp_path)
+    assert [line.partition(":")[0] for line in statuses["reached"]] == [
+        "one kernel on the memory of peers, 2 ranks",
+        "rings of one kernel and of NCCL's calls, 2 ranks",
+    ]
+    for way in ("nccl", "peer ll", "peer simple"):
+        assert any(f"over {way}: us" in line for line in statuses["recorded"])
 
 
 @pytest.mark.mpi

@@ -33,8 +33,9 @@ PROTOCOLS = "ll", "simple"
 RUN: Sequence[str] = (
     *("--device", "cuda", "-t", "nccl,peer", "-a", "ring,direct", "--in-place"),
     *("--param", "graph=1", "--param", f"protocol={','.join(PROTOCOLS)}"),
-    *("-b", "64", "-e", "4M", "-f", "256", "--seconds", "0.1", "--rounds", "1"),
+    *("-b", "64", "-f", "256", "--seconds", "0.1", "--rounds", "1"),
 )
+LARGEST, HOST_LARGEST = "4M", "16K"
 """All-reduce of 64 B, 16 KiB and 4 MiB over NCCL, and in both protocols of the peer kernel."""
 
 BLOCKS = 16
@@ -81,7 +82,8 @@ def right_rows(here: Here, count: int, what: str) -> "tuple[Verdict, list[Row]]"
     """Return whether all rows of a run are right, and those that are."""
     from hpccoll.cases.skip_reason import SAME_SCHEDULE
 
-    arguments = (*RUN, "--param", f"window={BLOCKS}")
+    largest = HOST_LARGEST if here.on_host else LARGEST
+    arguments = (*RUN, "-e", largest, "--param", f"window={BLOCKS}")
     rows, planned, failure = measured(here, count, arguments, f"peer-{count}", probed=False)
     if failure or not rows:
         return bound(what, failure or "no row", "all", reached=False), []
