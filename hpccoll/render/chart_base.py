@@ -75,6 +75,11 @@ LINEAR_TIME_LABEL = f"datum.value ? {TIME_LABEL} : '0'"
 AXIS_MARGIN = 1.4
 """The most by which an axis reaches beyond its smallest and its largest value, as a factor."""
 
+MAX_SIZE_LABELS = 8
+"""The number of sizes whose labels fit side by side below half of the width of a page."""
+
+POWERS_OF_16 = [16**exponent for exponent in range(16)]
+
 LABEL_HEIGHT = 22
 """Pixels between the labels of a vertical axis, at least."""
 
@@ -119,8 +124,26 @@ def _count_scale(values: Sequence[float], **axis: Any) -> tuple[alt.Scale, alt.A
 
 def size_axis(sizes: Iterable[int]) -> alt.X:
     """Return the horizontal axis of ``bytes``, the requested sizes: logarithmic, with a tick at each of ``sizes``."""
-    scale, axis = _count_scale(list(sizes), labelExpr=SIZE_LABEL)
+    sizes = list(sizes)
+    label = SIZE_LABEL
+    labelled = _round_sizes(sizes)
+    if labelled:
+        label = f"indexof({labelled}, datum.value) < 0 ? '' : {SIZE_LABEL}"
+    scale, axis = _count_scale(sizes, labelExpr=label)
     return alt.X("bytes:Q", title="size", axis=axis, scale=scale)
+
+
+def _round_sizes(sizes: Iterable[int]) -> list[int]:
+    """Return the sizes that get a label where all do not fit: 4 KiB, 64 KiB, 1 MiB ...; empty if all fit.
+
+    Vega labels every second or fourth tick from the first one on, such as 8 B, 128 B, 2 KiB and 32
+    KiB. People think in powers of 16.
+    """
+    distinct = sorted(set(sizes))
+    if len(distinct) <= MAX_SIZE_LABELS:
+        return []
+    powers_of_16 = [size for size in distinct if size in POWERS_OF_16]
+    return powers_of_16 if len(powers_of_16) > 1 else []
 
 
 def count_axis(field: str, title: str, counts: Iterable[float]) -> alt.X:

@@ -57,10 +57,11 @@ STRENGTH_MEANINGS: Mapping[Strength, str] = {
 """What each strength takes, besides what the weaker ones take, the strongest first."""
 
 ANSWERS_IN_BRIEF = (
-    "native is the library's own call. A factor is the mean over the sizes; in brackets are the smallest and the "
-    "largest. Evidence can be strong where the choice is clearly faster at every size, fair at half of them or more, "
-    "weak at fewer; other load, noise, shared cores and fewer than three rounds weaken it. tie: no choice is clearly "
-    "faster; none: nothing can be compared. Where a range ends between two measured sizes, the curves cross."
+    "native is the library's own call. A factor such as 1.44x is the mean over the sizes of its range; in brackets are "
+    "the smallest and the largest. Evidence is strong where the choice is clearly faster than native at every size, "
+    "fair at half of the sizes or more, weak at fewer; other load, noise, shared cores and fewer than three rounds "
+    "weaken it. tie: no choice is clearly faster. none: nothing can be compared. A range that ends between two "
+    "measured sizes ends where the curves cross."
 )
 
 _strengths = "; ".join(f"{strength}: {meaning}" for strength, meaning in STRENGTH_MEANINGS.items())

@@ -1,5 +1,7 @@
 """The charts beside the answers: bandwidth with the ranges of the answers, and the scaling curve."""
 
+import re
+
 from chart_outline import values
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ from hpccoll.analysis.recommendations import recommend
 from hpccoll.common.units import format_size
 from hpccoll.render.answer_charts import ANSWER_FIGURES, answered_group
 from hpccoll.render.answers import Answers
-from hpccoll.render.chart_base import LIBRARY, MEASURED, PALE
+from hpccoll.render.chart_base import LIBRARY, MEASURED, PALE, size_axis
 from hpccoll.render.charts import FIGURES
 
 SIZES = [KIB << 2 * i for i in range(6)]
@@ -151,3 +153,13 @@ def test_the_map_appears_from_three_columns_on(of_rows):
         return map_figure.specification(group) is not None
 
     assert [has_map(2), has_map(2, 4), has_map(2, 4, 8)] == [False, False, True]
+
+
+def test_axes_with_too_many_sizes_for_labels_have_them_at_powers_of_16() -> None:
+    def labels(sizes: list[int]) -> list[str]:
+        expression = size_axis(sizes).to_dict()["axis"]["labelExpr"]
+        return re.findall(r"indexof\(\[(.*?)\]", expression)
+
+    assert labels([2**exponent for exponent in range(3, 23)]) == ["16, 256, 4096, 65536, 1048576"]
+    assert labels([8, 1024, 4096]) == []  # all have one
+    assert labels([3 * 2**exponent for exponent in range(20)]) == []  # those that fit
