@@ -3,6 +3,7 @@
 import ctypes
 import threading
 import time
+from hashlib import sha256
 from itertools import count
 
 import numpy as np
@@ -112,9 +113,9 @@ def peer_library(
     directory, element, op, replaced=(), scheduler=FREE_RUN, flags=PEER_FLAGS, threads=1
 ):
     """Return the kernel and its clusters for a dtype and a reduction, compiled once for each set of arguments."""
-    variant = abs(hash((tuple(replaced), scheduler, flags, threads)))
-    name = f"cluster-{element}-{op}-{variant}"
     program = peer_program(element, op, replaced, scheduler, threads)
+    variant = sha256(" ".join([program, *flags]).encode()).hexdigest()[:16]
+    name = f"cluster-{element}-{op}-{variant}"
     return ctypes.CDLL(str(compiled(directory, name, program, *flags)))
 
 

@@ -209,7 +209,7 @@ def sanitized(*words):
     environment = {
         **os.environ,
         "LD_PRELOAD": str(sanitizer()),
-        "TSAN_OPTIONS": "exitcode=66",
+        "TSAN_OPTIONS": "exitcode=66 halt_on_error=1",
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
     }
     child = Path(__file__).parent / "transports" / "peer" / "sanitized_cluster.py"

@@ -328,7 +328,9 @@ def test_the_first_parts_are_tried_within_nine_minutes_each_with_a_question_that
     assert benchmark.PARTS["every_case"].shares == benchmark.IN_TURNS
 
 
-def test_a_run_is_complete_if_it_leaves_out_cases_with_the_schedule_of_another_one(monkeypatch):
+def test_a_run_is_complete_if_it_leaves_out_cases_with_the_schedule_of_another_one(
+    monkeypatch, tmp_path
+):
     plans = MeasuredPlans(Layout.of(2), Shape(1, 2))
     reasons = []
     for algorithm in ("ring", "direct"):
@@ -339,7 +341,7 @@ def test_a_run_is_complete_if_it_leaves_out_cases_with_the_schedule_of_another_o
         rows.append(SimpleNamespace(status="skipped" if reason else "ok", reason=reason))
     assert [row.status for row in rows] == ["ok", "skipped"]
     monkeypatch.setattr(peer_kernel, "measured", lambda *_, **_more: (rows, len(rows), ""))
-    verdict, right = peer_kernel.right_rows(None, 2, "right rows")
+    verdict, right = peer_kernel.right_rows(Here(tmp_path, 60), 2, "right rows")
     assert (verdict.status, right) == (REACHED, rows[:1])
 
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from peer_accesses import Ordered
 from peer_cases import SOME
 from peer_cluster import PeerCluster
 from peer_mutants import (
@@ -22,7 +23,8 @@ from peer_mutants import (
     missing_waits_with_conflicts,
     sanitized,
 )
-from sanitized_cluster import flags_of, is_needed
+from peer_words import OverwrittenWords
+from sanitized_cluster import flags_of
 from schedule_examples import case_of
 
 from hpccoll.transports.peer.program import Await
@@ -75,14 +77,15 @@ def rows_of_flags(protocol: str, directory: Path) -> Iterator[tuple[str, str, st
     for order in ("acquire", "release"):
         by_verdict = {verdict: number for (of, verdict), number in verdicts.items() if of == order}
         verb = "awaited without acquire" if order == "acquire" else "raised without release"
-        yield f"a flag is {verb}", protocol, SANITIZER, in_words(by_verdict)
+        yield f"a flag is {verb}", protocol, SANITIZER, in_words(by_verdict, protocol)
 
 
-def in_words(by_verdict: dict[str, int]) -> str:
+def in_words(by_verdict: dict[str, int], protocol: str) -> str:
     needed = by_verdict.get("found", 0) + by_verdict.get("missed", 0)
     words = f"{by_verdict.get('found', 0)} of {needed} flags"
     if by_verdict.get("not needed"):
-        words += f"; {by_verdict['not needed']} are not needed, and none of them is found"
+        others = "words order the same here, and not on a GPU" if protocol == "ll" else "not needed"
+        words += f"; {by_verdict['not needed']} more: {others}"
     if by_verdict.get("unexpected"):
         words += f"; {by_verdict['unexpected']} are found that clocks do not need"
     return words
@@ -94,9 +97,13 @@ def dropped_flags(protocol: str) -> str:
     total = 0
     for name in SOME:
         cluster = PeerCluster(case_of(name, RANKS).operation(ELEMENTS, "float32"), protocol)
-        for _, _, place in flags_of(cluster, AWAIT, Await):
+        for me, _, place in flags_of(cluster, AWAIT, Await):
             total += 1
-            needed += is_needed(cluster, protocol, place, awaited=True)
+            if protocol == "ll":
+                words = OverwrittenWords(cluster.programs, (me, place[-1].peer))
+                needed += bool(words.overwritten_unread())
+            else:
+                needed += bool(Ordered(cluster.programs, dropped=place).races())
     return f"{needed} of {total} flags"
 
 

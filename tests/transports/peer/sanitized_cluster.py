@@ -1,6 +1,8 @@
 """What ThreadSanitizer finds in the peer kernel as it is, and with one fault after the other.
 
-    LD_PRELOAD=libtsan.so TSAN_OPTIONS=exitcode=66 python sanitized_cluster.py CHECK PROTOCOL NAME DIRECTORY
+    LD_PRELOAD=libtsan.so TSAN_OPTIONS='exitcode=66 halt_on_error=1' python sanitized_cluster.py CHECK ...
+
+Its arguments are CHECK PROTOCOL NAME DIRECTORY.
 
 Args:
     CHECK: ``flags``: each flag in turn is awaited as before without acquire, or raised as before
@@ -12,10 +14,13 @@ Args:
 
 Whether a flag is needed is what clocks say: those of peer_accesses.py over ``simple``, and those of
 peer_words.py over ``ll``. There a word is stored and loaded in two halves, its flag with release and
-acquire, so that the sanitizer sees accesses to its data; on a GPU words order less.
+acquire, so that the sanitizer sees accesses to its data. On a GPU words order less: some flags are
+needed there and not here. All flags that are not awaited are found by the clocks alone
+(test_ll_protocol.py).
 """
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -31,6 +36,9 @@ from hpccoll.transports.peer.program_tables import AWAIT, RAISE
 
 RACE = 66
 """The exit code of a process in which ThreadSanitizer found a race."""
+
+LIMIT_S = 120
+"""The seconds after which a child is ended: without a wait, threads of a block may wait for ever."""
 
 TRIES = 4
 """How often a weakened flag is tried: a rank that comes late reads a later count, which orders as much."""
@@ -106,6 +114,7 @@ def finds_a_race(library, operation, protocol, weakened=None):
     """Return whether the sanitizer finds a race in a child that runs the operation several times."""
     child = os.fork()
     if not child:
+        signal.alarm(LIMIT_S)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         cluster = PeerCluster(operation, protocol)
         if weakened:
@@ -114,7 +123,7 @@ def finds_a_race(library, operation, protocol, weakened=None):
         results = cluster.run(library, operations=OPERATIONS)
         sys.exit(0 if results else 1)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert code in (0, RACE), f"a cluster ends with {code}"
+    assert code in (0, RACE, -signal.SIGALRM), f"a cluster ends with {code}"
     return code == RACE
 
 
@@ -140,7 +149,8 @@ def is_needed(cluster, protocol, place, *, awaited):
     me, _, _, flag = place
     if protocol == "ll":
         pair = (me, flag.peer) if awaited else (flag.peer, me)
-        return bool(OverwrittenWords(cluster.programs, pair).overwritten_unread())
+        words = OverwrittenWords(cluster.programs, pair, words_order=True)
+        return bool(words.overwritten_unread())
     if awaited:
         return bool(Ordered(cluster.programs, dropped=place).races())
     return bool(Ordered(cluster.programs, unreleased=place).races())
