@@ -136,6 +136,12 @@ BARRIERS: Mapping[str, tuple[str, str]] = {
 }
 """The waits of the threads of a block for each other, and the kernel without each."""
 
+OF_INSTRUCTIONS = ("before instructions are loaded", "after instructions are loaded")
+"""Those of BARRIERS that concern the instructions themselves."""
+
+THREADED = "all_reduce-ring", "all_to_all-bruck"
+"""Schedules that need all of BARRIERS between them."""
+
 SHORT_CHUNKS = (("#define MOST 32", "#define MOST 4"), ("#define CHUNK 128", "#define CHUNK 8"))
 """A kernel that loads its instructions in several turns also in small programs."""
 

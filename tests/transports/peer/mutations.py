@@ -18,6 +18,7 @@ from peer_mutants import (
     ELEMENTS,
     EPOCHS,
     RANKS,
+    THREADED,
     ignored_abort_is_found,
     is_found_by_interleavings,
     missing_waits_with_conflicts,
@@ -110,12 +111,12 @@ def dropped_flags(protocol: str) -> str:
 def rows_of_barriers(directory: Path) -> Iterator[tuple[str, str, str, str]]:
     """Yield the rows of the waits that the threads of a block lack."""
     verdicts: Counter[tuple[str, str]] = Counter()
-    for name in SOME:
+    for name in THREADED:
         for protocol in PROTOCOLS:
             for line in sanitized("threads", protocol, name, directory)[1:]:
                 verdict, barrier = line.split(": ")
                 verdicts[barrier, verdict] += 1
-    runs = len(SOME) * len(PROTOCOLS)
+    runs = len(THREADED) * len(PROTOCOLS)
     for barrier in BARRIERS:
         found = f"{verdicts[barrier, 'found']} of {runs} programs"
         yield f"threads do not wait {barrier}", "both", SANITIZER, found

@@ -27,7 +27,7 @@ from pathlib import Path
 from cpu_kernels import PEER_FLAGS
 from peer_accesses import Ordered
 from peer_cluster import PeerCluster, peer_library
-from peer_mutants import BARRIERS, ELEMENTS, RANKS, SHORT_CHUNKS, THREADS
+from peer_mutants import BARRIERS, ELEMENTS, OF_INSTRUCTIONS, RANKS, SHORT_CHUNKS, THREADS
 from peer_words import OverwrittenWords
 from schedule_examples import case_of
 
@@ -45,6 +45,9 @@ TRIES = 4
 
 OPERATIONS = 5
 """Words are overwritten two operations later."""
+
+MANY_ELEMENTS = 203
+"""Of folds that the threads of a block share in another way from fold to fold."""
 
 WEAK = 5
 """The word of an instruction that weakens its flag."""
@@ -185,7 +188,9 @@ def check_threads(protocol, operation, directory):
     whole = compiled(directory, SHORT_CHUNKS, THREADS)
     print("right:", "a race" if finds_a_race(whole, operation, protocol) else "no race")
     for name, fault in BARRIERS.items():
-        library = compiled(directory, (*SHORT_CHUNKS, fault), THREADS)
+        # loads of instructions are waits, too
+        chunks = SHORT_CHUNKS if name in OF_INSTRUCTIONS else ()
+        library = compiled(directory, (*chunks, fault), THREADS)
         found = False
         for _ in range(TRIES):
             found = found or finds_a_race(library, operation, protocol)
@@ -197,5 +202,6 @@ CHECKS = {"flags": check_flags, "words": check_words, "threads": check_threads}
 
 if __name__ == "__main__":
     check_name, chosen_protocol, schedule, place_of_kernels = sys.argv[1:]
-    checked = case_of(schedule, RANKS).operation(ELEMENTS, "float32")
+    elements = MANY_ELEMENTS if check_name == "threads" else ELEMENTS
+    checked = case_of(schedule, RANKS).operation(elements, "float32")
     CHECKS[check_name](chosen_protocol, checked, place_of_kernels)

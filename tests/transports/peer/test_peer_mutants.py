@@ -5,6 +5,7 @@ from peer_cases import SOME
 from peer_mutants import (
     BARRIERS,
     EPOCHS,
+    THREADED,
     ignored_abort_is_found,
     is_found_by_interleavings,
     missing_waits_with_conflicts,
@@ -62,7 +63,7 @@ def test_the_sanitizer_finds_words_that_are_stored_in_halves(found_by_sanitizer,
 @pytest.mark.long
 def test_the_sanitizer_finds_every_missing_wait_of_the_threads_of_a_block(found_by_sanitizer):
     found = set()
-    for name in SOME:
+    for name in THREADED:
         for protocol in PROTOCOLS:
             right, *lines = found_by_sanitizer("threads", protocol, name)
             assert right == "right: no race", (name, protocol)
