@@ -283,6 +283,7 @@ extern "C" void run_cluster(int count, const Rank* ranks, int blocks, int operat
                 for (long long i = 0; i < rank.dst_elements; ++i)
                     rank.results[operation * rank.dst_elements + i] = rank.dst[i];
             }
+            end_rank(blocks);
         });
     for (auto& thread : running) thread.join();
 }
@@ -292,6 +293,7 @@ FREE_RUN = """
 static void begin_schedule(unsigned, int) {}
 static void begin_thread() {}
 static void end_thread() {}
+static void end_rank(int) {}
 static void point() { sched_yield(); }
 static void point_of_word() {
     static thread_local unsigned accesses;

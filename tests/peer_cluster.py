@@ -26,6 +26,7 @@ from hpccoll.transports.peer.transport import word_memory
 from hpccoll.transports.peer.words import words_of
 
 SCHEDULED = """
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <random>
@@ -36,12 +37,17 @@ static std::vector<int> present;
 static int missing, running;
 static thread_local int own;
 static int threads;
+static std::atomic<int> turns, ended;
+static int blocks_of_all_ranks;
+extern "C" int turns_taken() { return turns; }
+extern "C" void forget_turns() { turns = 0; }
 static void choose() {
+    if ((int)present.size() + ended == blocks_of_all_ranks) ++turns; // no rank is between two operations
     running = present.empty() ? -1 : present[dice() % present.size()];
     changed.notify_all();
 }
 static void begin_schedule(unsigned seed, int expected) {
-    dice.seed(seed), missing = expected, running = -1, threads = 0;
+    dice.seed(seed), missing = blocks_of_all_ranks = expected, running = -1, threads = 0, ended = 0;
     present.clear();
 }
 static void begin_thread() {
@@ -64,8 +70,15 @@ static void end_thread() {
         if (*at == own) { present.erase(at); break; }
     choose();
 }
+static void end_rank(int blocks) { ended += blocks; }
 """
-"""One block runs at a time, up to its next access to a flag; a seed decides which one is next."""
+"""One block runs at a time, up to its next access to a flag; a seed decides which one is next, whose turn it is."""
+
+MOST_TURNS = 100_000
+"""The turns after which scheduled blocks hang.
+
+Turns count while all blocks take part, so that the host has no say in their number.
+"""
 
 
 INSTRUCTION = (1 << INPUT_BITS) - 1
@@ -194,17 +207,25 @@ class PeerCluster:
         )
 
     def run(self, library, operations=3, seed=0, limit_s=60.0):
-        """Return the buffers dst after each operation, by rank: [operation, element].
+        """Return the buffers dst after each operation, by rank: [operation, element]; None if the kernel hangs.
 
-        The kernel is aborted if it does not end within a limit; the result is None then.
+        A kernel that hangs is aborted: if its blocks are SCHEDULED, after MOST_TURNS, however long
+        they take; else after ``limit_s`` seconds.
         """
         results = [np.zeros((operations, len(dst)), dst.dtype) for dst in self.before]
         records = (Rank * len(results))(*map(self._record, count(), results))
         arguments = (len(results), records, self.blocks, operations)
         pointer = ctypes.c_void_p(self.abort.ctypes.data)
         running = threading.Thread(target=library.run_cluster, args=(*arguments, pointer, seed))
+        is_scheduled = hasattr(library, "turns_taken")
+        if is_scheduled:
+            library.forget_turns()
         running.start()
-        running.join(limit_s)
+        if is_scheduled:
+            while running.is_alive() and library.turns_taken() <= MOST_TURNS:
+                running.join(0.01)
+        else:
+            running.join(limit_s)
         if not running.is_alive():
             return results
         self.abort[0] = 1

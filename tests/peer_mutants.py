@@ -92,13 +92,13 @@ SEEDS = 30
 """The orders of blocks that are tried."""
 
 
-def some_interleaving_is_wrong(library, operation, protocol, limit_s=60.0):
+def some_interleaving_is_wrong(library, operation, protocol):
     """Return whether an order of the blocks, one at a time, ends with other bits than lockstep or does not end."""
     for seed in range(SEEDS):
         cluster = PeerCluster(operation, protocol)
         if protocol == "ll":
             cluster.follow_two_operations()
-        results = cluster.run(library, seed=seed, limit_s=limit_s)
+        results = cluster.run(library, seed=seed)
         if results is None or cluster.wrong_ranks(results):
             return True
     return False
@@ -109,7 +109,7 @@ def is_found_by_interleavings(fault, directory):
     operation = case_of(fault.schedule, RANKS).operation(ELEMENTS, "float32")
     replaced = [(fault.before, fault.after)]
     library = peer_library(directory, "float32", "sum", replaced, scheduler=SCHEDULED)
-    return some_interleaving_is_wrong(library, operation, fault.protocol, limit_s=5.0)
+    return some_interleaving_is_wrong(library, operation, fault.protocol)
 
 
 BARRIERS: Mapping[str, tuple[str, str]] = {

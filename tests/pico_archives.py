@@ -65,3 +65,28 @@ def pack(path, files):
             member = tarfile.TarInfo(name)
             member.size = len(text.encode())
             archive.addfile(member, io.BytesIO(text.encode()))
+
+
+IMPLEMENTATIONS = {"ring": "ring_over", "recursive_doubling": "recursive_doubling_over"}
+"""PICO's names of algorithms of all-reduces."""
+
+JOBS = 4, 8, 16, 32
+"""The numbers of nodes of the runs that ``write_simulated_machine`` writes."""
+
+
+def write_simulated_machine(root, machine):
+    """Write what all-reduces take on a known machine, on several numbers of nodes, as PICO would have measured it."""
+    from model_observations import observed
+
+    from hpccoll.schedule import Layout
+
+    files = {}
+    rows = []
+    for test, nodes in enumerate(JOBS):
+        rows.append(row(test, nnodes=nodes))
+        for algorithm, implementation in IMPLEMENTATIONS.items():
+            for measured in observed("all_reduce", algorithm, Layout.of(nodes, 1), noise=0.02):
+                nanoseconds = [round(1e9 * seconds) for seconds in measured.rounds_s]
+                name = f"{test}/{measured.nbytes // 4}_{implementation}_int32.csv"
+                files[name] = times(*nanoseconds)
+    return write_machine(root, {TIMESTAMP: files}, rows, machine)

@@ -19,6 +19,7 @@ from guide_blocks import (
     run_here,
     write_files,
 )
+from pico_archives import write_simulated_machine
 
 from hpccoll.cli.commands import find_command
 from hpccoll.cli.diagnose import build_diagnose_parser
@@ -159,6 +160,8 @@ def prepare(guide, home):
     if guide == "slurm/GPU.md":
         (home / "logs").mkdir()
         shutil.copy(Path(__file__).parent / "evidence" / "logs" / "rdma-2.27.log", home / "logs")
+    if guide == "results/PREDICT.md":
+        write_simulated_machine(home / "pico" / "results", "lumi")
     if guide in NEED_RESULTS and not (home / "results" / "default").exists():
         assert run_here("hpccoll sweep", home).code == 0
 

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from hpccoll.analysis.measured_choices import ChoiceTime, MeasuredSetting
 from hpccoll.analysis.setting import Choice, Setting
-from hpccoll.analysis.strength import NOTICEABLE
+from hpccoll.analysis.strength import exceeds_noise_of_launches
 from hpccoll.cases.case import IDLE
 from hpccoll.common.text import Finding, info, join_words
 from hpccoll.common.units import format_count, format_factor, format_size
@@ -73,9 +73,10 @@ def _loss(idle: ChoiceTime, loaded: ChoiceTime) -> _Loss | None:
     idle_low, idle_high = idle.ends
     loaded_low, loaded_high = loaded.ends
     ratio = idle.ratio(loaded)
-    if idle_low <= loaded_high or ratio < NOTICEABLE:
+    least = idle_low / loaded_high
+    if not exceeds_noise_of_launches(ratio, least):
         return None
-    return _Loss(ratio, idle_low / loaded_high, idle_high / loaded_low)
+    return _Loss(ratio, least, idle_high / loaded_low)
 
 
 def _load_finding(

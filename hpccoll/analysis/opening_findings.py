@@ -40,19 +40,18 @@ def opening_findings(results: Results) -> list[Finding]:
     for run, finding in _stalls(results):
         stalls = critical_stalls if finding.severity == "critical" else resolved_stalls
         stalls.append((run, finding))
-    return [
-        *_with_jobs(critical_stalls),
-        *_with_jobs(_logged_findings(results)),
-        *_with_jobs(resolved_stalls),
-        *_several_executors(results),
-        *_with_jobs(_gpu_bindings(results.runs)),
-        *_with_jobs(_without_recovery(results)),
-        *_busy_machine(results),
-        *_slow_gpus(results),
-        *gpu_time_findings(results),
-        *guideline_findings(results),
-        *same_bits_findings(results),
-    ]
+    findings = list(_with_jobs(critical_stalls))
+    findings += _with_jobs(_logged_findings(results))
+    findings += _with_jobs(resolved_stalls)
+    findings += _several_executors(results)
+    findings += _with_jobs(_gpu_bindings(results.runs))
+    findings += _with_jobs(_without_recovery(results))
+    findings += _busy_machine(results)
+    findings += _slow_gpus(results)
+    findings += gpu_time_findings(results)
+    findings += guideline_findings(results)
+    findings += same_bits_findings(results)
+    return findings
 
 
 def _stalls(results: Results) -> Iterator[tuple[Run, Finding]]:

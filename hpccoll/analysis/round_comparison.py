@@ -29,13 +29,15 @@ def round_statistics(row: Row) -> dict[RoundKey, RoundStatistics]:
     return rounds
 
 
-def paired_rounds(row: Row, other: Row) -> dict[RoundKey, tuple[RoundStatistics, RoundStatistics]]:
+def paired_rounds(
+    first: Row, second: Row
+) -> dict[RoundKey, tuple[RoundStatistics, RoundStatistics]]:
     """Return the statistics of both rows in each round in which one launch measured both."""
-    theirs = round_statistics(other)
+    rounds_of_second = round_statistics(second)
     pairs = {}
-    for key, mine in round_statistics(row).items():
-        if key in theirs:
-            pairs[key] = mine, theirs[key]
+    for key, statistics in round_statistics(first).items():
+        if key in rounds_of_second:
+            pairs[key] = statistics, rounds_of_second[key]
     return pairs
 
 
@@ -52,16 +54,16 @@ def time_ratio(row: Row, base: Row) -> float:
     return median_ratio(round_ratios(row, base))
 
 
-def clearly_faster(row: Row, other: Row) -> bool:
-    """Return whether ``row`` is clearly faster than ``other``, by the rule of ``is_clear_lead``."""
-    return is_clear_lead(list(paired_rounds(row, other).values()))
+def clearly_faster(row: Row, rival: Row) -> bool:
+    """Return whether ``row`` is clearly faster than ``rival``, by the rule of ``is_clear_lead``."""
+    return is_clear_lead(list(paired_rounds(row, rival).values()))
 
 
-def clearly_faster_anywhere(row: Row, other: Row) -> bool:
-    """Return whether ``row`` is clearly faster than ``other``: of different launches, if intervals are disjoint."""
-    pairs = list(paired_rounds(row, other).values())
+def clearly_faster_anywhere(row: Row, rival: Row) -> bool:
+    """Return whether ``row`` is clearly faster than ``rival``: of different launches, if intervals are disjoint."""
+    pairs = list(paired_rounds(row, rival).values())
     if not pairs:
-        return disjoint(row.interval, other.interval)
+        return disjoint(row.interval, rival.interval)
     return is_clear_lead(pairs)
 
 

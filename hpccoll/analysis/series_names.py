@@ -71,24 +71,27 @@ def _compared_with(row: Row, field: str) -> tuple[str, ...]:
     return row.collective, row.algorithm, field
 
 
-def imported_name(row: Row, library: str = "") -> str:
-    """Return the name of the series of another program: ``osu MPI_Iallreduce (single)``, with a library if given."""
+def imported_name(row: Row, library: str = "", machine: str = "") -> str:
+    """Return the name of the series of another program, with the library and the machine if given.
+
+    For example ``osu MPI_Iallreduce (single)``.
+    """
+    where = tuple(filter(None, (library, machine)))
     if row.source == PICO:
-        return _pico_name(row, library)
+        return _pico_name(row, where)
     call = call_label(row.params) or row.algorithm
-    how = ", ".join(filter(None, (row.timing, library)))
-    return f"{row.source} {call} ({how})"
+    return f"{row.source} {call} ({', '.join((row.timing, *where))})"
 
 
-def _pico_name(row: Row, library: str) -> str:
-    """Return PICO's own name of an algorithm, with its segment and ports, and the library if given."""
+def _pico_name(row: Row, where: Sequence[str]) -> str:
+    """Return PICO's own name of an algorithm, with its segment and ports, and where it ran if given."""
     params = dict(row.params)
     for name in ("call", "scatter", "gather"):  # the name says them
         params.pop(name, None)
     words = [str(params.pop("implementation", row.algorithm))]
     words += [f"{name}={value}" for name, value in params.items()]
-    if library:
-        words.append(f"({library})")
+    if where:
+        words.append(f"({', '.join(where)})")
     return " ".join(words)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from hpccoll.analysis.library_evidence import expected_s, library_summary, nccl_name, probe_of_run
+from hpccoll.analysis.machine_names import has_mixed_curve, machine_names
 from hpccoll.analysis.memory_bandwidth import UNKNOWN_RATES, CopyRates
 from hpccoll.analysis.round_comparison import round_statistics
 from hpccoll.analysis.row_labels import host_of_rank
@@ -42,6 +43,7 @@ class SeriesPoint:
     colour_of: str = ""  # the series whose colour a prediction has, measured or not
     prediction: str = ""  # the machine file of a prediction, and its error on held-out measurements
     fitted_to: str = ""  # the machine whose measurements a prediction was fitted to
+    machine_name: str = ""  # of an imported row; empty if it is unknown: see machine_names
     # of a workload, one iteration
     timeline: WorkloadTimeline | None = field(default=None, compare=False)
 
@@ -102,7 +104,8 @@ def series_points(results: Results, inputs: Mapping[str, str]) -> list[SeriesPoi
     rows = sorted(complete, key=lambda row: created.get(row.run_id, ""))
     # other kinds change no measured name
     measured_name = series_namer(row for row in rows if row.ours)
-    name = _point_namer(rows, runs, measured_name)
+    machines = machine_names(run for run in runs.values() if run.imported)
+    name = _point_namer(rows, runs, machines, measured_name, inputs)
     probes = {run_id: probe_of_run(run) for run_id, run in runs.items()}
     names = canonical_hosts(host for run in runs.values() for host in run.hosts)
     hosts = {run_id: tuple(map(names.__getitem__, run.hosts)) for run_id, run in runs.items()}
@@ -114,9 +117,16 @@ def series_points(results: Results, inputs: Mapping[str, str]) -> list[SeriesPoi
         if label:
             series += f" ({label})"
         if run is None:
-            return SeriesPoint(row, series, "unknown machine", (), Wire())
+            return SeriesPoint(row, series, UNKNOWN_MACHINE, (), Wire())
         if row.imported:
-            return SeriesPoint(row, series, run.machine, hosts[run.run_id], Wire())
+            return SeriesPoint(
+                row,
+                series,
+                run.machine,
+                hosts[run.run_id],
+                Wire(),
+                machine_name=machines.get(run.run_id, ""),
+            )
         if row.predicted:
             return _predicted_point(row, series, run, colour_of=measured_name(row))
         probe = probes[run.run_id]
@@ -143,21 +153,20 @@ def series_points(results: Results, inputs: Mapping[str, str]) -> list[SeriesPoi
 
 
 def _point_namer(
-    rows: Sequence[Row], runs: Mapping[str, Run], measured_name: Callable[[Row], str]
+    rows: Sequence[Row],
+    runs: Mapping[str, Run],
+    machines: Mapping[str, str],
+    measured_name: Callable[[Row], str],
+    inputs: Mapping[str, str],
 ) -> Callable[[Row], str]:
     """Return a function that names the series of a row of any kind, without its input."""
     predicted_name = series_namer(row for row in rows if not row.imported)
-    libraries: dict[str, str] = {}
-    for run_id, run in runs.items():
-        if run.imported:
-            libraries[run_id] = str(run.provenance.get("library", UNKNOWN))
-    several_libraries = len(set(libraries.values())) > 1
+    imported = [row for row in rows if row.imported]
+    name_of_imported = _imported_namer(imported, runs, machines, inputs)
 
     def name(row: Row) -> str:
         if row.imported:
-            library = libraries.get(row.run_id, UNKNOWN)
-            names_library = several_libraries and library != UNKNOWN
-            return imported_name(row, library if names_library else "")
+            return name_of_imported(row)
         if row.ours:
             return measured_name(row)
         run = runs.get(row.run_id)
@@ -165,6 +174,39 @@ def _point_namer(
         return f"{predicted_name(row)} ({row.kind}{assumed})"
 
     return name
+
+
+def _imported_namer(
+    rows: Sequence[Row],
+    runs: Mapping[str, Run],
+    machines: Mapping[str, str],
+    inputs: Mapping[str, str],
+) -> Callable[[Row], str]:
+    """Return a function that names the series of imported rows.
+
+    The library is a part of the names if there are several, and the machine if one series would
+    otherwise have rows from several machines.
+    """
+    libraries: dict[str, str] = {}
+    for run_id, run in runs.items():
+        if run.imported:
+            library = str(run.provenance.get("library", UNKNOWN))
+            libraries[run_id] = "" if library == UNKNOWN else library
+    several_libraries = len(set(libraries.values())) > 1
+
+    def name(row: Row, machine: str = "") -> str:
+        library = libraries.get(row.run_id, "") if several_libraries else ""
+        return imported_name(row, library, machine)
+
+    def curve(row: Row) -> str:
+        return f"{name(row)} {inputs.get(row.run_id, '')}"
+
+    if not has_mixed_curve(rows, machines, curve):
+        return name
+    return lambda row: name(row, machines.get(row.run_id) or UNKNOWN_MACHINE)
+
+
+UNKNOWN_MACHINE = "unknown machine"
 
 
 def _predicted_point(row: Row, series: str, run: Run, colour_of: str) -> SeriesPoint:

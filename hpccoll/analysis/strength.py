@@ -44,6 +44,16 @@ NOTICEABLE = 1.05
 """The least gain of a round from which on evidence is strong: another launch easily differs by a few per cent."""
 
 
+def exceeds_noise_of_launches(factor: float, least: float) -> bool:
+    """Return whether the times of two launches differ by more than noise.
+
+    Args:
+        factor: the longer time over the shorter one.
+        least: the same ratio by those ends of both 95 % intervals that are closest.
+    """
+    return least > 1 and factor >= NOTICEABLE
+
+
 @dataclass(frozen=True, slots=True)
 class Gain:
     """How many times as long native takes in a range of sizes, and its ends by round.

@@ -4,11 +4,13 @@ Variants run in launches of their own, because their environments differ. Their 
 differs between launches, and is therefore no evidence for a choice.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import geometric_mean
 
+from hpccoll.analysis.measured_choices import ChoiceTime
 from hpccoll.analysis.recommendations import Recommendation
+from hpccoll.analysis.strength import exceeds_noise_of_launches
 
 DEFAULT_VARIANTS = None, "default"
 """The names of the variant with the library's defaults."""
@@ -21,6 +23,8 @@ class VariantGain:
     factor: float  # the geometric mean over the sizes that both measured
     low: float  # that of the size of the least gain
     high: float  # that of the size of the most
+    # whether the launches may differ as much at every size; None without 95 % intervals
+    within_noise: bool | None
 
 
 def variant_gain(
@@ -35,9 +39,9 @@ def variant_gain(
         return None
     for default in recommendations:
         if default.setting.variant in DEFAULT_VARIANTS and _are_alike(default, recommendation):
-            ratios = _ratios(default, recommendation)
-            if ratios:
-                return VariantGain(geometric_mean(ratios), min(ratios), max(ratios))
+            pairs = _timed_pairs(default, recommendation)
+            if pairs:
+                return _gain(pairs)
     return None
 
 
@@ -48,11 +52,33 @@ def _are_alike(default: Recommendation, recommendation: Recommendation) -> bool:
     return same_setting and default.measured.conditions == recommendation.measured.conditions
 
 
-def _ratios(default: Recommendation, recommendation: Recommendation) -> list[float]:
-    """Return the time of the default over that of the variant at each size, of the same choice."""
-    ratios = []
+def _timed_pairs(
+    default: Recommendation, recommendation: Recommendation
+) -> list[tuple[ChoiceTime, ChoiceTime]]:
+    """Return the times of the default and of the variant at each size that both measured, of the same choice."""
+    pairs = []
     for nbytes, verdict in recommendation.verdicts.items():
         by_default = default.verdicts.get(nbytes)
         if by_default and by_default.choice == verdict.choice:
-            ratios.append(by_default.seconds / verdict.seconds)
-    return ratios
+            default_time = default.measured.times_at(nbytes)[verdict.choice]
+            own_time = recommendation.measured.times_at(nbytes)[verdict.choice]
+            pairs.append((default_time, own_time))
+    return pairs
+
+
+def _gain(pairs: Sequence[tuple[ChoiceTime, ChoiceTime]]) -> VariantGain:
+    ratios = [default_time.seconds / own_time.seconds for default_time, own_time in pairs]
+    within_noise = None
+    if all(time.has_interval for pair in pairs for time in pair):
+        within_noise = not any(_is_clear(*pair) for pair in pairs)
+    return VariantGain(geometric_mean(ratios), min(ratios), max(ratios), within_noise)
+
+
+def _is_clear(first: ChoiceTime, second: ChoiceTime) -> bool:
+    """Return whether two launches differ by more than noise."""
+    slower, faster = first, second
+    if first.seconds < second.seconds:
+        slower, faster = second, first
+    slower_low, _ = slower.ends
+    _, faster_high = faster.ends
+    return exceeds_noise_of_launches(slower.seconds / faster.seconds, slower_low / faster_high)

@@ -15,7 +15,9 @@ from hpccoll.store.schema import ON_SHARED_GPU
 
 TOLERANCE = 0.02
 """Tolerance of a calibrated wire relative to the TCP rate, and of the calibration of a size relative to the wire's."""
-IPV4_BYTES, TCP_BYTES, ETHERNET_BYTES = 20, 32, 14
+IPV4_BYTES = 20
+TCP_BYTES = 32
+ETHERNET_BYTES = 14
 """Header bytes of a frame: RFC 791; RFC 9293 with the timestamps of RFC 7323; IEEE 802.3. The
 counters of network devices leave out preamble, checksum and gap
 (Documentation/networking/statistics.rst of Linux)."""

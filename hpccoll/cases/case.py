@@ -21,7 +21,10 @@ COMPILED, PYTHON = "compiled", "python"
 EXECUTORS = COMPILED, PYTHON
 """What runs schedules and the timing loop in host memory."""
 
-SINGLE, AGGREGATED, NCCL_TESTS, OSU = "single", "aggregated", "nccl-tests", "osu"
+SINGLE = "single"
+AGGREGATED = "aggregated"
+NCCL_TESTS = "nccl-tests"
+OSU = "osu"
 TIMINGS = SINGLE, AGGREGATED, NCCL_TESTS, OSU
 """How operations are timed: each after a barrier; on a GPU's stream many back to back; or by the
 loop of another program, as the sources of imported results are called."""

@@ -175,6 +175,7 @@ ACCEPT = Command(
             "FILES...",
             kind="path",
             repeated=True,
+            must_exist=True,
         ),
     ),
     options={
@@ -188,6 +189,7 @@ ACCEPT = Command(
                 "reference, of hpccoll compare --make-reference",
                 metavar="F.json",
                 kind="path",
+                must_exist=True,
             ),
             Option(
                 ("--require",),
@@ -201,6 +203,7 @@ ACCEPT = Command(
                 "log of the run, or directory of its logs: what ran, and causes",
                 metavar="FILE",
                 kind="path-list",
+                must_exist=True,
             ),
             common.RUN_RANKS,
             common.RUN_NODES,

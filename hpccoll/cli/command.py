@@ -3,10 +3,12 @@
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from hpccoll.cli.option_parser import OptionParser
-from hpccoll.common.errors import UnusableError
+from hpccoll.common.errors import UnusableError, file_error
 from hpccoll.common.options import Option, PositionalArgument
 
 
@@ -129,7 +131,41 @@ class Command:
             parser.error(f"unrecognized arguments: {' '.join(unknown_words)}{hint}")
         values = vars(parsed)
         parser.check_bounds(values)
+        self._check_files(values)
         return values
+
+    def _check_files(self, values: Mapping[str, Any]) -> None:
+        """Check that the files to read exist, before any other fault of the command line is named.
+
+        Raises:
+            UnusableError: if one does not exist.
+        """
+        for argument in self.arguments:
+            if argument.must_exist:
+                _check_existence(argument.key, values[argument.name])
+        for option in chain.from_iterable(self.options.values()):
+            if option.must_exist:
+                _check_existence(option.long_flag, values[option.parameter])
+
+
+def _check_existence(key: str, paths: Path | Sequence[Path] | None) -> None:
+    """Check that files exist; of raw files that are being measured, only their journals do.
+
+    Raises:
+        UnusableError: if one does not exist; it names ``key``.
+    """
+    from hpccoll.store.journal import journal_path
+
+    if paths is None:
+        return
+    for path in [paths] if isinstance(paths, Path) else paths:
+        try:
+            path.stat()
+        except (FileNotFoundError, NotADirectoryError) as error:
+            if not journal_path(path).exists():
+                raise file_error(key, path, error) from None
+        except (OSError, ValueError):  # whoever reads it says what is wrong
+            continue
 
 
 def _split_rest(words: list[str]) -> tuple[list[str], list[str]]:

@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from hpccoll.store.rows import Results
 
 PATHS = PositionalArgument(
-    "paths", "raw files, or directories with raw files", "PATHS...", "path", repeated=True
+    "paths",
+    "raw files, or directories with raw files",
+    "PATHS...",
+    "path",
+    repeated=True,
+    must_exist=True,
 )
 PROFILE = Option(
     ("--profile",),

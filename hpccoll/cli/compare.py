@@ -65,11 +65,11 @@ def compare(
     if make_reference:
         return _make_reference(paths, out)
     check_suffix(out, *PICTURES)
-    given = read_reference(reference) if reference else None
+    expected = read_reference(reference) if reference else None
     results, codes = _read_runs(paths)
     old, new = results[0], results[-1]
-    if given:
-        compared = compare_with_reference(given, new, tolerance)
+    if expected:
+        compared = compare_with_reference(expected, new, tolerance)
     else:
         compared = compare_runs(old, new, tolerance)
     compared = replace(compared, geometries=compared_geometries(compared.cases, new))
@@ -103,6 +103,7 @@ COMPARE = Command(
             "OLD NEW",
             kind="path",
             repeated=True,
+            must_exist=True,
         ),
     ),
     options={
@@ -112,6 +113,7 @@ COMPARE = Command(
                 "reference to compare with, made by --make-reference",
                 metavar="F.json",
                 kind="path",
+                must_exist=True,
             ),
             Option(
                 ("--tolerance",),
@@ -168,8 +170,8 @@ def _check_paths(
     paths: list[Path], reference: Path | None, *, make_reference: bool, as_json: bool
 ) -> None:
     if make_reference and (reference or as_json):
-        other = "--reference" if reference else "--json"
-        raise UnusableError("compare", f"--make-reference and {other} exclude each other")
+        excluded = "--reference" if reference else "--json"
+        raise UnusableError("compare", f"--make-reference and {excluded} exclude each other")
     if not make_reference and len(paths) != (1 if reference else 2):
         expected = "two runs, the old and the new one"
         if reference:
@@ -182,8 +184,8 @@ def _read_runs(paths: "Sequence[Path]") -> "tuple[list[Results], list[int]]":
     from hpccoll.interop.any_results import read_any
     from hpccoll.store.load_results import to_results
 
-    given = supplied_metadata(None, None, None, None)
-    every = [read_any([path], given) for path in paths]
+    nothing_supplied = supplied_metadata(None, None, None, None)
+    every = [read_any([path], nothing_supplied) for path in paths]
     codes = [
         code
         for read in every
@@ -299,6 +301,7 @@ IMPORT = Command(
             "FILE...",
             kind="path",
             repeated=True,
+            must_exist=True,
         ),
     ),
     options={

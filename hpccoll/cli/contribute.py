@@ -17,6 +17,7 @@ PUBLISHED = Option(
     "directory of tables of your own (CSV), which count beside the published one",
     metavar="DIR",
     kind="path",
+    must_exist=True,
 )
 CONTRIBUTE = Option(
     ("--contribute",),

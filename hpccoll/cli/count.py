@@ -136,7 +136,11 @@ COUNT = Command(
     example="Example: hpccoll count -- mpiexec -n 8 ./app\n         hpccoll count count.h5",
     arguments=(
         PositionalArgument(
-            "recorded", "file of a count, or directory of the ranks' files", "[RECORDED]", "path"
+            "recorded",
+            "file of a count, or directory of the ranks' files",
+            "[RECORDED]",
+            "path",
+            must_exist=True,
         ),
     ),
     options={

@@ -317,7 +317,12 @@ EVIDENCE = Command(
 of a run with NCCL_DEBUG=INFO NCCL_DEBUG_FILE=logs/%h.%p.log""",
     arguments=(
         PositionalArgument(
-            "logs", "logs, or directories with logs", "LOGS...", kind="path", repeated=True
+            "logs",
+            "logs, or directories with logs",
+            "LOGS...",
+            kind="path",
+            repeated=True,
+            must_exist=True,
         ),
     ),
     options={

@@ -27,7 +27,9 @@ MAX_PATH_BYTES, MAX_NAME_BYTES = 4000, 200
 MPIEXEC = "mpiexec -n RANKS"
 """What starts a command on each rank, in usage lines."""
 
-COMMANDS, ARGUMENTS, OPTIONS = "Commands", "Arguments", "Options"
+COMMANDS = "Commands"
+ARGUMENTS = "Arguments"
+OPTIONS = "Options"
 """Titles of groups of the help."""
 
 

@@ -148,6 +148,7 @@ PREDICT = Command(
                 "results to compare with predictions of the same cases",
                 metavar="PATH",
                 kind="path-list",
+                must_exist=True,
             ),
             common.JSON_IN_SI,
             Option(

@@ -238,6 +238,7 @@ STATUS = Command(
             "[PATHS...]",
             kind="path",
             repeated=True,
+            must_exist=True,
         ),
     ),
     options={OPTIONS: (JSON,)},

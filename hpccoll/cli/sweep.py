@@ -90,7 +90,11 @@ SWEEP = Command(
     example="Example: hpccoll sweep my.yaml --out results/tuesday -- --cores 1",
     arguments=(
         PositionalArgument(
-            "config", "sweep file [a small sweep of about a minute]", "[CONFIG]", kind="path"
+            "config",
+            "sweep file [a small sweep of about a minute]",
+            "[CONFIG]",
+            kind="path",
+            must_exist=True,
         ),
     ),
     options={
@@ -192,7 +196,7 @@ PLAN = Command(
     name="plan",
     run=plan,
     example="Example: hpccoll plan workflows/config/default.yaml",
-    arguments=(PositionalArgument("config", "sweep file", "CONFIG", kind="path"),),
+    arguments=(PositionalArgument("config", "sweep file", "CONFIG", kind="path", must_exist=True),),
     options={
         OPTIONS: (
             Option(

@@ -102,6 +102,7 @@ TRACE = Command(
                 "results of this machine, beside which collectives are held",
                 metavar="RESULTS",
                 kind="path-list",
+                must_exist=True,
             ),
             Option(("--out",), "directory for a page with all of it", metavar="DIR", kind="path"),
             common.JSON_IN_SI,

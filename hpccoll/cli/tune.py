@@ -166,6 +166,7 @@ TUNE = Command(
             "[PATHS...]",
             kind="path",
             repeated=True,
+            must_exist=True,
         ),
     ),
     options={
@@ -176,6 +177,7 @@ TUNE = Command(
                 "table whose choices to compare with the best ones in PATHS",
                 metavar="TABLE.json",
                 kind="path",
+                must_exist=True,
             ),
             Option(
                 ("--keep-bits-of",),
@@ -187,12 +189,14 @@ TUNE = Command(
                 "tuning table of another library to check, instead of PATHS",
                 metavar="F",
                 kind="path",
+                must_exist=True,
             ),
             Option(
                 ("--verify",),
                 "such a table: does the library do in PATHS what it says, and what does it gain",
                 metavar="F",
                 kind="path",
+                must_exist=True,
             ),
             Option(
                 ("--format",),
@@ -207,6 +211,7 @@ TUNE = Command(
                 name="counted",
                 metavar="COUNT.h5",
                 kind="path",
+                must_exist=True,
             ),
             replace(PROFILE, help="with --for: local, slurm, slurm-nodbd or testbed"),
             replace(SITE, help="with --for: site file, or the name of one [Slurm's defaults]"),
@@ -288,6 +293,7 @@ FIT = Command(
                 "sections cpus, uplink, memory, aggregators or layout of a machine file",
                 metavar="F.yaml",
                 kind="path",
+                must_exist=True,
             ),
             JSON_IN_SI,
         )

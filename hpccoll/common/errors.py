@@ -339,7 +339,7 @@ def to_one_line(text: str) -> str:
     return printable(abbreviate(" ".join(text.split()), MAX_MESSAGE_CHARACTERS))
 
 
-def combine_errors(first: BadInputError, *others: BadInputError) -> BadInputError:
+def combine_errors(first: BadInputError, *further: BadInputError) -> BadInputError:
     """Return ``first`` with the other errors of the same file in its ``others``."""
-    first.others = others
+    first.others = further
     return first

@@ -37,6 +37,7 @@ class Option:
     name: str = ""  # of the parameter of the command's function [the long flag]
     hidden: bool = False  # whether no help has it
     required: bool = False
+    must_exist: bool = False  # whether it names files to read
 
     @property
     def help_text(self) -> str:
@@ -71,6 +72,12 @@ class PositionalArgument:
     metavar: str  # the placeholder in the help, in brackets if the argument may be left out
     kind: Literal["value", "path"] = "value"
     repeated: bool = False  # whether there may be several
+    must_exist: bool = False  # whether it names files to read
+
+    @property
+    def key(self) -> str:
+        """How messages name it: its placeholder without marks."""
+        return self.metavar.strip("[].").replace(" ", " or ")
 
     @property
     def is_required(self) -> bool:
@@ -90,8 +97,8 @@ def check_one_given(key: str, choices: Mapping[str, object], hint: str = "") -> 
     Raises:
         UnusableError: if the user gave none of them, or several.
     """
-    given = [words for words, value in choices.items() if value not in (None, False, "", [])]
-    if not given:
+    used = [words for words, value in choices.items() if value not in (None, False, "", [])]
+    if not used:
         raise UnusableError(key, f"give one of {', '.join(choices)}{hint}")
-    if len(given) > 1:
-        raise UnusableError(key, f"give only one of {', '.join(given)}")
+    if len(used) > 1:
+        raise UnusableError(key, f"give only one of {', '.join(used)}")

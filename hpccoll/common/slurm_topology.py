@@ -17,7 +17,10 @@ from hpccoll.common.text import join_words
 MAX_HOSTS = 1 << 20
 """The maximum number of hosts that ranges may stand for."""
 
-TREE, BLOCK, RING, FLAT = "topology/tree", "topology/block", "topology/ring", "topology/flat"
+TREE = "topology/tree"
+BLOCK = "topology/block"
+RING = "topology/ring"
+FLAT = "topology/flat"
 """Slurm's plugins; with the last one, nodes are in no racks."""
 
 RACK_NOUNS = {TREE: "leaf switch", BLOCK: "block", RING: "ring"}

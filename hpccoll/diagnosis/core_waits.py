@@ -66,7 +66,8 @@ def explaining_wait(
     share, host = max(((waits[host], host) for host in hosts if host in waits), default=(0.0, ""))
     if share < LEAST_WAIT or math.isinf(effect):
         return None
-    usual_share = median(np.array([wait for other, wait in waits.items() if other not in accused]))
+    usual_waits = [wait for name, wait in waits.items() if name not in accused]
+    usual_share = median(np.array(usual_waits))
     explained = _slowdown(share)
     beyond_others = max(explained - _slowdown(usual_share), 0.0) + UNEVEN * noise
     if not math.isnan(beyond_others):

@@ -39,7 +39,9 @@ from hpccoll.store.host_names import host_ranges
 if TYPE_CHECKING:
     from hpccoll.diagnosis.recorded import RecordedDiagnosis
 
-MEMORY, REDUCTION, PRODUCT = "memory", "reduction", "product"
+MEMORY = "memory"
+REDUCTION = "reduction"
+PRODUCT = "product"
 DOES = {MEMORY: "copies memory", REDUCTION: "adds numbers", PRODUCT: "multiplies matrices"}
 """What a node does alone."""
 

@@ -21,7 +21,9 @@ again."""
 USUAL_SPREAD = 0.01
 """The standard deviation of healthy nodes, as a logarithm, where there are too few to estimate it."""
 
-NODES, LINKS, RACKS = 0.005, 0.003, 0.002
+NODES = 0.005
+LINKS = 0.003
+RACKS = 0.002
 """The chance that any node, link or rack of a healthy machine is accused: 1 % together."""
 
 RETEST_SLOTS = 12, 36

@@ -5,7 +5,9 @@ from collections.abc import Iterator
 
 from hpccoll.evidence.log_record import HostDifference
 
-PORTS, NETWORK, VERSION = "ports", "network", "version"
+PORTS = "ports"
+NETWORK = "network"
+VERSION = "version"
 """The facts beside variables."""
 
 _OF_HOST = (

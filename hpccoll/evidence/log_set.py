@@ -166,13 +166,13 @@ def _read_launches(
     """Return readers of the messages of launches, which have read them."""
     copied = copied_threads(surveys.values())
     readers = []
-    of_logs: dict[str, dict[str, LaunchReader]] = {name: {} for name in logs}  # by process
+    readers_of_logs: dict[str, dict[str, LaunchReader]] = {name: {} for name in logs}  # by process
     for launch in launches:
         reader = LaunchReader(copied)
         readers.append(reader)
         for name, processes in launch.items():
-            of_logs[name].update(dict.fromkeys(processes, reader))
-    for name, by_process in of_logs.items():
+            readers_of_logs[name].update(dict.fromkeys(processes, reader))
+    for name, by_process in readers_of_logs.items():
         if by_process:
             _read_log(logs[name], surveys[name], by_process)
     return readers

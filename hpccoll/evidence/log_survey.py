@@ -84,8 +84,8 @@ class _Groups:
             thing = parent
         return thing
 
-    def join(self, one: object, other: object) -> None:
-        self._parents[self.representative(one)] = self.representative(other)
+    def join(self, first: object, second: object) -> None:
+        self._parents[self.representative(first)] = self.representative(second)
 
 
 def split_launches(surveys: Mapping[str, LogSurvey]) -> list[LaunchProcesses]:

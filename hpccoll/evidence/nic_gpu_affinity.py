@@ -98,7 +98,7 @@ def _nearest(
     """
     nearest = []
     for gpu, path in sorted(gpus.items()):
-        distances = {name: _distance(path, other, pix_steps) for name, other in nics.items()}
+        distances = {name: _distance(path, nic, pix_steps) for name, nic in nics.items()}
         if distances:
             least = min(distances.values(), key=DISTANCES.index)
             names = tuple(sorted(name for name, distance in distances.items() if distance == least))

@@ -77,8 +77,8 @@ class PortBytes:
     @property
     def expectation(self) -> str:
         """The vectors that a node sends with SHARP and without, for people."""
-        others = "a ring" if (self.nodes or 0) <= 2 else "anything else"
-        return f"SHARP sends 1 and {others} {self.vectors_without_sharp:.2f}"
+        without = "a ring" if (self.nodes or 0) <= 2 else "anything else"
+        return f"SHARP sends 1 and {without} {self.vectors_without_sharp:.2f}"
 
     def __str__(self) -> str:
         if self.sent is None:

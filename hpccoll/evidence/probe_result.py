@@ -82,8 +82,8 @@ class ProbeResult:
         except UnusableError:
             raise
         except BadInputError as error:
-            what = f"the result of a probe, or a directory of logs ({error})"
-            raise BadInputError("--evidence", str(path), what) from None
+            expected = f"the result of a probe, or a directory of logs ({error})"
+            raise BadInputError("--evidence", str(path), expected) from None
 
 
 def _balance(directory: Path) -> str | None:

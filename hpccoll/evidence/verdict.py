@@ -233,15 +233,15 @@ def network_mismatch(record: LogRecord, expected: str | None) -> str | None:
 def failures(record: LogRecord) -> Iterator[str]:
     """Yield a sentence for each failure of the library itself."""
     for failure in record.failures:
-        what = (
-            "a communicator was not created" if failure.kind == "communicator" else "a call failed"
-        )
+        event = "a call failed"
+        if failure.kind == "communicator":
+            event = "a communicator was not created"
         if failure.hosts:
-            what += f" on {hosts_text(failure.hosts)}"
+            event += f" on {hosts_text(failure.hosts)}"
         if failure.processes > 1:
-            what += f" (in {failure.processes} processes)"
+            event += f" (in {failure.processes} processes)"
         cause = failure.cause or "no warning says why"
-        yield f"{what}: {cause} ({failure.callers})"
+        yield f"{event}: {cause} ({failure.callers})"
     yield from _version_sentences(record)
     yield from map(_unfinished_sentence, record.unfinished)
     for timeout in record.timeouts:

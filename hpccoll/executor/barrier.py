@@ -15,9 +15,14 @@ from hpccoll.executor.structures import STRUCTURES
 LINE = 8
 """The int64 of a cache line."""
 
-ARRIVED, RELEASED, GO = 0, LINE, LINE + 1
-"""The words of a rank: the barriers that it has entered; as the leader of its node, the barrier
-that its node may leave, and when."""
+ARRIVED = 0
+"""The word of a rank that counts the barriers that it has entered."""
+
+RELEASED = LINE
+"""The word of the leader of a node that has the barrier that its node may leave."""
+
+GO = LINE + 1
+"""The word of the leader of a node that says when its node leaves that barrier."""
 
 
 class ExecutorBarrier:

@@ -238,8 +238,11 @@ def _read_port(port: NetworkPort) -> Iterator[tuple[str, int]]:
 
 # linux/ethtool.h and linux/sockios.h
 SIOCETHTOOL = 0x8946
-ETHTOOL_GSTRINGS, ETHTOOL_GSTATS, ETHTOOL_GSSET_INFO = 0x1B, 0x1D, 0x37
-ETH_SS_STATS, ETH_GSTRING_LEN = 1, 32
+ETHTOOL_GSTRINGS = 0x1B
+ETHTOOL_GSTATS = 0x1D
+ETHTOOL_GSSET_INFO = 0x37
+ETH_SS_STATS = 1
+ETH_GSTRING_LEN = 32
 
 PAUSE_STATISTIC = re.compile(
     r"^(?!.*(global|duration|transition|storm|xon)).*(pause|xoff|pfc_frames)"

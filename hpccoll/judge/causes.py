@@ -117,22 +117,22 @@ def likeliest_causes(
     causes, lacking_by_trait = _table()
     lacking = {need for trait in traits for need in lacking_by_trait.get(trait, ())}
     possible: list[tuple[tuple[float, ...], Cause]] = []
-    for known in causes:
-        ranks = [rank for rank, symptom in enumerate(symptoms) if symptom.name in known.symptoms]
-        if not ranks or known.needs & lacking:
+    for row in causes:
+        ranks = [rank for rank, symptom in enumerate(symptoms) if symptom.name in row.symptoms]
+        if not ranks or row.needs & lacking:
             continue
-        proof = known.proof(facts)
+        proof = row.proof(facts)
         if proof:
-            proven = Cause(known.what, known.check, f"the log has {proof}", proven=True)
+            proven = Cause(row.what, row.check, f"the log has {proof}", proven=True)
             possible.append(((0,), proven))
-        elif not known.is_excluded(facts, passing):
+        elif not row.is_excluded(facts, passing):
             rank = ranks[0]
             symptom = symptoms[rank]
-            context = known.context_in(facts)
-            distance = known.distance(symptom.share)
+            context = row.context_in(facts)
+            distance = row.distance(symptom.share)
             order = (1, distance > 0, rank, distance, not context)
             because = "; ".join((symptom.words, *context))
-            possible.append((order, Cause(known.what, known.check, because)))
+            possible.append((order, Cause(row.what, row.check, because)))
     possible.sort(key=lambda ordered: ordered[0])
     return tuple(cause for _, cause in possible[:LIKELIEST])
 
@@ -150,7 +150,7 @@ def traits_of(rows: Iterable[Row], machine: MachineFile | None) -> set[str]:
 def age_of(library: str, figures: Iterable[str]) -> Iterator[str]:
     """Yield as a fact for the table how old a library is next to those of published figures, if both are known."""
     version = version_of(library)
-    versions = [of_figure for of_figure in map(version_of, figures) if of_figure]
+    versions = list(filter(None, map(version_of, figures)))
     if not versions or not version:
         return
     oldest = min(versions)

@@ -228,22 +228,26 @@ def _figure(
 ) -> PublishedFigure:
     """Return a row that the table can have."""
     row = measured.row
-    crosses, _ = node_class(like, row.nodes)
+    crosses_network, _ = node_class(like, row.nodes)
+    network = like.network if crosses_network else None
     algorithm = next(iter(measured.ran), measured.requested)
+    algorithm_in_table = TABLE_NAMES.get(algorithm, algorithm)
+    is_forced = bool(measured.requested)
+    operator = form.operator or like.operator or ""
     return PublishedFigure(
-        network=like.network if crosses else None,
+        network=network,
         gpus_per_node=row.ranks_per_node or 1,
         nodes=row.nodes,
         collective=row.collective,
         nbytes=row.bytes,
         dtype=row.dtype,
         in_place=row.in_place,
-        algorithm=TABLE_NAMES.get(algorithm, algorithm),
-        forced=bool(measured.requested),
+        algorithm=algorithm_in_table,
+        forced=is_forced,
         rate=row.busbw_Bps or 0.0,
         run=form.machine,
         source=form.source,
         gpu=gpu,
-        operator=form.operator or like.operator or "",
+        operator=operator,
         library=measured.library,
     )

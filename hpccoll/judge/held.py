@@ -13,8 +13,12 @@ from typing import Any, ClassVar
 from hpccoll.common.json_schema import type_at, typed_dict
 from hpccoll.common.records import to_builtins
 
-EARLIER_RUN, CURVE = "run", "curve"
-PUBLISHED, REFERENCE, MACHINE, MODEL = "published", "reference", "machine", "model"
+EARLIER_RUN = "run"
+CURVE = "curve"
+PUBLISHED = "published"
+REFERENCE = "reference"
+MACHINE = "machine"
+MODEL = "model"
 """Where an expectation comes from: an earlier run, measured times by size, published figures of a
 class of machines, the user's reference, the simulation on a machine file, NCCL's own model."""
 

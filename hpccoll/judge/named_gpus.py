@@ -24,11 +24,13 @@ def other_gpus(run: Run, machine: MachineFile) -> str:
     like = machine.machine_class
     if like is None or not like.gpus:
         return ""
-    others = [name for name in gpus_with_model(run) if not _is_one_of(name, like.gpus)]
-    if not others:
+    foreign = [name for name in gpus_with_model(run) if not _is_one_of(name, like.gpus)]
+    if not foreign:
         return ""
     theirs = join_words(like.gpus, "or")
-    return f"the results are of {join_words(others)}, and figures of {machine.name} are of {theirs}"
+    return (
+        f"the results are of {join_words(foreign)}, and figures of {machine.name} are of {theirs}"
+    )
 
 
 def _is_one_of(name: str, gpus: Iterable[str]) -> bool:

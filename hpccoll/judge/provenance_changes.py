@@ -46,7 +46,7 @@ def facts_of_runs(runs: Iterable[Run]) -> Facts:
     facts_by_run = [_facts_of_run(run) for run in runs]
     facts = {}
     for name in sorted(set[str]().union(*facts_by_run)):
-        facts[name] = sorted({of_run.get(name, "none") for of_run in facts_by_run})
+        facts[name] = sorted({run_facts.get(name, "none") for run_facts in facts_by_run})
     return facts
 
 

@@ -68,13 +68,13 @@ class ReferenceCase:
 
     @classmethod
     def of(
-        cls, of_runs: Sequence[ComparedCase], times: Sequence[float], low: float, high: float
+        cls, case_of_runs: Sequence[ComparedCase], times: Sequence[float], low: float, high: float
     ) -> "ReferenceCase":
         """Return a case with its time in each run, and its bounds."""
-        case = of_runs[-1]
-        waitings = [run.waiting for run in of_runs if run.waiting]
+        case = case_of_runs[-1]
+        waitings = [run.waiting for run in case_of_runs if run.waiting]
         transfer_s = waiting_s = None
-        if len(waitings) == len(of_runs):
+        if len(waitings) == len(case_of_runs):
             transfer_s = median(transfer for transfer, *_ in waitings)
             waiting_s = median(waiting for _, waiting, _ in waitings)
         return cls(
@@ -156,7 +156,7 @@ class Reference:
     @property
     def side(self) -> Side:
         cases = {case.identity: case.compared for case in self.cases}
-        return Side(cases, self.facts, of_runs=True, runs=self.runs)
+        return Side(cases, self.facts, is_reference=True, runs=self.runs)
 
 
 def make_reference(runs: Sequence[Results]) -> Reference:
@@ -196,9 +196,12 @@ def _common_cases(runs: Sequence[Results]) -> list[list[ComparedCase]]:
     cases_by_run = [cases_of_rows(results.rows, results.runs) for results in runs]
     common = []
     for key in cases_by_run[0]:
-        cases = [of_run[key] for of_run in cases_by_run if key in of_run and of_run[key].timed]
-        if len(cases) == len(runs):
-            common.append(cases)
+        case_of_runs = []
+        for cases in cases_by_run:
+            if key in cases and cases[key].timed:
+                case_of_runs.append(cases[key])
+        if len(case_of_runs) == len(runs):
+            common.append(case_of_runs)
     return common
 
 
@@ -252,5 +255,5 @@ def read_reference(path: Path) -> Reference:
     Raises:
         BadInputError: if the file cannot be read, or is not a reference.
     """
-    what = "a file of 'hpccoll compare --make-reference'"
-    return load_record(path, "--reference", MAX_FILE_BYTES, Reference, what)
+    expected = "a file of 'hpccoll compare --make-reference'"
+    return load_record(path, "--reference", MAX_FILE_BYTES, Reference, expected)

@@ -101,12 +101,11 @@ class ComparedCase:
     def differences(self, other: "ComparedCase") -> list[tuple[str, Any, Any]]:
         """Return the names and both values of what makes the cases different ones."""
         mine = json.loads(self.identity)
-        others = json.loads(other.identity)
+        theirs = json.loads(other.identity)
         different = []
-        for name in mine | others:
-            own, its = mine.get(name), others.get(name)
-            if own != its:
-                different.append((name, own, its))
+        for name in mine | theirs:
+            if mine.get(name) != theirs.get(name):
+                different.append((name, mine.get(name), theirs.get(name)))
         return different
 
 
@@ -169,17 +168,17 @@ def _case_of_row(
 
 def _identity(choice: Choice, key: CallKey) -> str:
     """Return what was asked, as JSON with sorted keys."""
-    asked: dict[str, Any] = {}
+    request: dict[str, Any] = {}
     for name in _CALL_FIELDS:
         value = getattr(key, name)
         if value is not None:
-            asked[name] = value
-    asked |= {
+            request[name] = value
+    request |= {
         "algorithm": choice.algorithm,
         "transport": choice.transport,
         "params": dict(choice.params),
     }
-    return json.dumps(asked, sort_keys=True)
+    return json.dumps(request, sort_keys=True)
 
 
 _CALL_FIELDS = tuple(field.name for field in fields(CallKey))
@@ -393,13 +392,13 @@ class Side:
     # why cases have no result, by the id of the case
     gaps: Mapping[str, str] = field(default_factory=dict)
     # whether samples are times of runs, not of rounds: the side is a reference
-    of_runs: bool = False
+    is_reference: bool = False
     runs: Sequence[str] = ()  # of a reference: its runs, in words
 
     @property
     def unit(self) -> str:
         """What a sample is."""
-        return "run" if self.of_runs else "round"
+        return "run" if self.is_reference else "round"
 
     def expectation(self, case: ComparedCase | None, tolerance: float) -> Expected | None:
         """Return the time that a case has on this side, and the times that do not differ from it by what matters."""
@@ -546,7 +545,7 @@ def _shifts_of_common(old: Side, new: Side) -> dict[str, Shift | None]:
         return {}
     old_samples = [before.samples for before, _ in pairs.values()]
     shifts_of_pairs: Sequence[Shift | None]
-    if old.of_runs:
+    if old.is_reference:
         sizes = [before.coordinates["requested_bytes"] for before, _ in pairs.values()]
         new_seconds = [after.seconds or 0.0 for _, after in pairs.values()]
         shifts_of_pairs = RunSpread.of(old_samples, sizes).shifts(new_seconds)
@@ -582,9 +581,9 @@ def _verdict(
         reason = after.reason if after else None
         gap = new.gaps.get(before.case_id) if before else None
         return HeldVerdict.MISSING, reason or gap or "the new run does not have it"
-    rounds = 1 if old.of_runs else min(len(before.samples), len(after.samples))
+    rounds = 1 if old.is_reference else min(len(before.samples), len(after.samples))
     verdict, reason = verdict_on_shift(shift, rounds, tolerance)
-    if verdict is HeldVerdict.CANNOT_TELL and old.of_runs:
+    if verdict is HeldVerdict.CANNOT_TELL and old.is_reference:
         return verdict, "the runs of the reference differ by more than the tolerance"
     if verdict in (HeldVerdict.SLOWER, HeldVerdict.FASTER) and before.waiting and after.waiting:
         return verdict, _waiting_words(before.waiting, after.waiting)

@@ -245,27 +245,27 @@ def _small_nodes(calls: _Calls, all_calls: Collection[_Calls]) -> str:
 
 
 def _all_to_all(calls: _Calls, all_calls: Collection[_Calls]) -> str:
-    if calls.collective != "all_to_all" or any(
-        others.failed for others in _other_collectives(calls, all_calls)
-    ):
+    if calls.collective != "all_to_all":
+        return ""
+    if any(place.failed for place in _other_collectives(calls, all_calls)):
         return ""
     return f"no other collective is slow; {_large(calls)}"
 
 
 def _collective(calls: _Calls, all_calls: Collection[_Calls]) -> str:
-    others = _other_collectives(calls, all_calls)
-    normal = [place.collective for place in others if place.is_normal]
+    places = _other_collectives(calls, all_calls)
+    normal = [place.collective for place in places if place.is_normal]
     if not normal:
         return ""
     return f"{join_words(normal)} on as many nodes is normal; {_large(calls)}"
 
 
 def _other_collectives(calls: _Calls, all_calls: Collection[_Calls]) -> list[_Calls]:
-    others = []
+    places = []
     for place in all_calls:
         if place.nodes == calls.nodes and place.collective != calls.collective:
-            others.append(place)
-    return others
+            places.append(place)
+    return places
 
 
 def _with_nodes(calls: _Calls, all_calls: Collection[_Calls]) -> str:
@@ -274,7 +274,7 @@ def _with_nodes(calls: _Calls, all_calls: Collection[_Calls]) -> str:
         if place.collective == calls.collective and place.nodes > 1:
             shares[place.nodes] = place.share
     nodes = sorted(shares)
-    falls = [shares[fewer] > UNEQUAL * shares[more] for fewer, more in pairwise(nodes)]
+    falls = [shares[small] > UNEQUAL * shares[large] for small, large in pairwise(nodes)]
     if len(nodes) <= 2 or not all(falls):
         return ""
     parts = [format_per_cent(shares[number]) for number in nodes]

@@ -150,13 +150,13 @@ class PortTraffic:
     @property
     def counters(self) -> dict[str, int | None]:
         """The increases of all other counters over all hosts and the whole pass, with the number of operations."""
-        counters: dict[str, int | None] = {"operations": self.operations}
-        sums: dict[str, list[int | None]] = defaultdict(list)  # of each host that has the counter
+        sums_of_hosts: dict[str, list[int | None]] = defaultdict(list)
         for changes in self.changes:
-            names = dict.fromkeys(name for _, name in changes)
-            for name in names:
-                sums[name].append(sum_over_ports(changes, name))
-        for name, sums_of_hosts in sums.items():
+            counters_of_host = dict.fromkeys(name for _, name in changes)
+            for name in counters_of_host:
+                sums_of_hosts[name].append(sum_over_ports(changes, name))
+        counters: dict[str, int | None] = {"operations": self.operations}
+        for name, sums in sums_of_hosts.items():
             if name not in (SENT, RECEIVED):
-                counters[name] = _sum(sums_of_hosts)
+                counters[name] = _sum(sums)
         return counters

@@ -24,8 +24,9 @@ class BestChoice:
     """The fastest algorithm for a size on a number of nodes, and how much faster it is than another one."""
 
     best: Prediction  # its prediction
-    other: Prediction | None  # the prediction of the other one; None if there is none
-    # what it must be faster than for a clear lead: the other one, or all others
+    # the prediction that its lead is over; None without one
+    compared: Prediction | None
+    # what it must be faster than for a clear lead: the compared one, or all others
     rivals: Sequence[Prediction]
     # whether its machine is described and has GPUs: messages cost no launch there
     on_described_gpus: bool = False
@@ -64,7 +65,7 @@ class BestChoice:
 
     @property
     def _both(self) -> list[Prediction]:
-        return [self.best, self.other] if self.other else [self.best]
+        return [self.best, self.compared] if self.compared else [self.best]
 
     @classmethod
     def of(cls, predictions: Iterable[Prediction]) -> "BestChoice | None":
@@ -241,9 +242,9 @@ def _answer(choice: BestChoice) -> QuestionJson:
         "factor_low": None,
         "factor_high": None,
     }
-    if choice.other:
-        factor, least, most = choice.best.times_as_fast_as(choice.other)
-        answer["faster_than"] = choice.other.algorithm
+    if choice.compared:
+        factor, least, most = choice.best.times_as_fast_as(choice.compared)
+        answer["faster_than"] = choice.compared.algorithm
         answer["factor"] = factor
         answer["factor_low"] = least
         answer["factor_high"] = most

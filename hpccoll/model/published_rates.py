@@ -417,8 +417,8 @@ def sources_of(
         measured[repository] = preferred or by_placement[not call.in_place]
     operator_of_class = like.operator if like else None
     sources = {}
-    for of_source in _independent(measured, operator_of_class):
-        source = _source_rates(of_source)
+    for runs_of_source in _independent(measured, operator_of_class):
+        source = _source_rates(runs_of_source)
         sources[source.name] = source
     return sources
 

@@ -20,8 +20,14 @@ SAMPLED_STEPS = 4096
 EVENT_S, WAVE_S = 5e-5, 1e-4
 """The seconds of a message as an event, and of a wave of messages."""
 
-RANK_S, RANGE_S, SORTED_S = 8e-8, 3e-8, 2e-6
-"""The seconds of each rank of a wave, and of each range of units; and to sort a message, if a step has several."""
+RANK_S = 8e-8
+"""The seconds of each rank of a wave."""
+
+RANGE_S = 3e-8
+"""The seconds of each range of units."""
+
+SORTED_S = 2e-6
+"""The seconds to sort a message, if a step has several."""
 
 READ_S = 5e-6
 """The seconds to read a step that is left out, because it equals those before it."""

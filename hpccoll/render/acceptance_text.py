@@ -164,15 +164,15 @@ def _decisive_words(acceptance: AcceptanceSummary) -> str:
     if judged is None:
         return "no row has a result"
     row, expected = judged.row, judged.expected
-    what = f"{_call(row)} {format_size(row.bytes)} {place_words(row)}"
+    call = f"{_call(row)} {format_size(row.bytes)} {place_words(row)}"
     value = figure(judged, judged.measured)
-    reached = f"{what} takes {value}"
+    reached = f"{call} takes {value}"
     if judged.quantity != TIME:
-        reached = f"{what} reaches {value} busbw"
+        reached = f"{call} reaches {value} busbw"
     if expected and judged.verdict in OF_SAID:
         return f"{reached}, {_said_words(judged, expected)}"
     if judged.reason or expected is None:
-        subject = what if judged.acceptance is Acceptance.FAIL else reached
+        subject = call if judged.acceptance is Acceptance.FAIL else reached
         return f"{subject}: {judged.reason}"
     normal = ORIGINS[expected.origin].sentence.format(against=acceptance.against)
     sources = in_brackets(_sources(judged))
@@ -388,7 +388,7 @@ def _without_parts(sources: Iterable[str]) -> list[str]:
     repositories = {source: set(re.split(r": |, | and ", source)) for source in sources}
     kept = []
     for source, names in repositories.items():
-        is_part = any(names < others for others in repositories.values())
+        is_part = any(names < wider for wider in repositories.values())
         if not is_part:
             kept.append(source)
     return kept

@@ -12,6 +12,9 @@ from hpccoll.common.text import join_ends, join_words
 from hpccoll.common.units import format_factor
 from hpccoll.schedule.collective import NATIVE
 
+WITHIN_NOISE = "within the noise"
+"""How every sentence says that a difference may be chance."""
+
 NO_TABLE: tuple[Sequence[str], Sequence[Sequence[str]]] = ((), ())
 
 

@@ -22,6 +22,7 @@ from hpccoll.cases.case import IDLE, SINGLE
 from hpccoll.common.text import first_few, join_ends, join_words, table_of
 from hpccoll.common.units import format_factor, format_seconds, format_size
 from hpccoll.render.answer_lines import (
+    WITHIN_NOISE,
     Answer,
     AnswerLine,
     as_fast_as_native,
@@ -224,11 +225,11 @@ class Answers:
         gain = variant_gain(recommendation, candidates)
         if gain is None:
             return ""
-        factor = format_factor(gain.factor)
+        compared = f"{format_factor(gain.factor)} as fast as the default variant"
+        if gain.within_noise:
+            compared += f", {WITHIN_NOISE}"
         ends = join_ends((format_factor(gain.low), format_factor(gain.high)))
-        return (
-            f"; {factor} as fast as the default variant ({ends} by size, in launches of their own)"
-        )
+        return f"; {compared} ({ends} by size, in launches of their own)"
 
     def _entry(self, recommendation: Recommendation, first: int, last: int) -> str:
         """Return the choices of the ranges with the numbers ``first`` to ``last``: ``ring to 4 KiB, then star``."""

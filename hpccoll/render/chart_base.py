@@ -38,7 +38,10 @@ MAX_PANELS = 8
 
 SENT_TITLE = "bytes that a node sends (S)"
 
-MEASURED, FLOOR, MODELLED, SIMULATED = "measured", "floor", "modelled", "simulated"
+MEASURED = "measured"
+FLOOR = "floor"
+MODELLED = "modelled"
+SIMULATED = "simulated"
 LIBRARY = "library"
 DASHES = {
     MEASURED: [1, 0],

@@ -1,9 +1,10 @@
 """A comparison of two runs in sentences and tables, which a terminal and the page share."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
+from hpccoll.analysis.machine_names import machine_names
 from hpccoll.analysis.shift import Shift
 from hpccoll.common.text import (
     Columns,
@@ -94,8 +95,30 @@ def other_programs(results: Results) -> Mapping[str, object]:
     if not pairs:
         return {}
     both = [pair for pair in pairs if pair.factor]
-    table = table_of(SIDE_BY_SIDE_COLUMNS, both) if both else None
+    table = None
+    if both:
+        columns = *SIDE_BY_SIDE_COLUMNS, *_machine_columns(both, machine_names(results.runs))
+        table = table_of(columns, both)
     return {"table": table, "meanings": side_by_side_meanings(pairs)}
+
+
+def _machine_columns(
+    pairs: Iterable[SideBySide], machine_of_run: Mapping[str, str]
+) -> Columns[SideBySide]:
+    """Return the columns of the machine of each side, if they are from several machines; else none."""
+
+    def their_machine(pair: SideBySide) -> str:
+        return machine_of_run.get(pair.theirs.run_id, "")
+
+    def our_machine(pair: SideBySide) -> str:
+        return machine_of_run.get(pair.ours.run_id, "") if pair.ours else ""
+
+    named: set[str] = set()
+    for pair in pairs:
+        named |= {their_machine(pair), our_machine(pair)} - {""}
+    if len(named) < 2:
+        return ()
+    return ("their machine", their_machine), ("our machine", our_machine)
 
 
 def side_by_side_meanings(pairs: Sequence[SideBySide]) -> list[str]:

@@ -42,11 +42,9 @@ MOST_BORDERS = 64
 MOST_LABELS = 10
 """The slow nodes or racks that have their name beside their mark."""
 
-SENDS, RECEIVES, WITHIN = (
-    (PALETTE[0], "triangle-up"),
-    (PALETTE[1], "triangle-down"),
-    (PALETTE[2], "circle"),
-)
+SENDS = PALETTE[0], "triangle-up"
+RECEIVES = PALETTE[1], "triangle-down"
+WITHIN = PALETTE[2], "circle"
 NODE_SERIES = {"sends": SENDS, "receives": RECEIVES}
 RACK_SERIES = {"within": WITHIN, "sends to others": SENDS, "receives from others": RECEIVES}
 """The transfers that marks stand for, with their colours and shapes."""

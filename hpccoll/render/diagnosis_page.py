@@ -97,7 +97,7 @@ class PageFigure(TypedDict, total=False):
     title: str
     chart: Mapping[str, object]
     caption: str
-    others: str
+    note: str  # on the effects that the chart leaves out; may be empty
     table: tuple[list[str], list[list[str]]]
 
 
@@ -211,7 +211,7 @@ def _effects(recorded: RecordedDiagnosis) -> Iterator[PageFigure]:
         figure = _figure(
             f"{subject}-effects", TITLES[subject], effect_ranks(shown, names), caption, legend
         )
-        yield figure | {"others": _others(subject, hidden), "table": _table(subject, shown, names)}
+        yield figure | {"note": _others(subject, hidden), "table": _table(subject, shown, names)}
 
 
 def _rates(recorded: RecordedDiagnosis) -> tuple[list[str], list[list[str]]] | None:

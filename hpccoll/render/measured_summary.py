@@ -8,7 +8,7 @@ from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.library_evidence import nccl_name
 from hpccoll.analysis.series_points import SeriesPoint
 from hpccoll.cases.algorithm_registry import is_workload
-from hpccoll.common.text import join_ends, join_words
+from hpccoll.common.text import first_few, join_ends, join_words
 from hpccoll.common.units import format_count, format_size
 from hpccoll.render.definitions import heading_of
 from hpccoll.schedule.collective import NATIVE
@@ -38,6 +38,9 @@ def _headed_points(groups: Sequence[ChartGroup]) -> tuple[list[SeriesPoint], str
         return imported, ", imported"
     return [point for group in groups for point in group.predictions], ", predicted"
 
+
+MAX_MACHINES = 3
+"""The machines of imported results that the sentence names."""
 
 MOST_LISTED = 6
 """The most numbers of ranks or nodes that are listed; of more, the smallest and the largest are named."""
@@ -121,8 +124,19 @@ def _beside(groups: Sequence[ChartGroup]) -> str:
     for point in sorted(points_beside.values(), key=lambda point: point.row.precedence):
         noun = "prediction" if point.row.predicted else f"result of {point.row.source}"
         by_noun[noun].append(point)
-    parts = [f"{_count(points, noun)} on {_shapes(points)}" for noun, points in by_noun.items()]
+    parts = []
+    for noun, points in by_noun.items():
+        parts.append(f"{_count(points, noun)} on {_shapes(points)}{_of_machines(points)}")
     return "; ".join(parts)
+
+
+def _of_machines(points: Iterable[SeriesPoint]) -> str:
+    """Return whose nodes imported points are on, if they are from several machines; else an empty text."""
+    names = dict.fromkeys(point.machine_name for point in points)
+    names.pop("", None)
+    if len(names) < 2:
+        return ""
+    return f" of {join_words(first_few(names, MAX_MACHINES, 'machine'))}"
 
 
 def _count(points: Sequence[SeriesPoint], noun: str) -> str:

@@ -54,7 +54,7 @@ def prediction_lines(predicted: Predictions) -> Iterator[str]:
     if not predicted.predictions:
         yield from left_out_lines(predicted.left_out)
         return
-    is_compared = any(choice.other for choice in best_choices(predicted))
+    is_compared = any(choice.compared for choice in best_choices(predicted))
     if len(by_nodes) > 1 and len(sizes) > 1 and is_compared:
         yield ""
         yield from _map_lines(predicted)
@@ -159,9 +159,9 @@ def _cell(choice: BestChoice | None, letters: Mapping[str, str]) -> str:
     if choice is None:
         return ""
     letter = letters[choice.best.algorithm]
-    if choice.other is None:
+    if choice.compared is None:
         return f"{letter} "
-    factor, _, _ = choice.best.times_as_fast_as(choice.other)
+    factor, _, _ = choice.best.times_as_fast_as(choice.compared)
     sign = " " if choice.clear else "~"
     return f"{letter} {factor:.2g}{sign}"
 
@@ -210,7 +210,7 @@ def _cells(
 
 def _sign(name: str, choice: BestChoice | None) -> str:
     """Return the sign behind the time of an algorithm: whether it is the fastest in its row, and how surely."""
-    if choice is None or choice.other is None or choice.best.algorithm != name:
+    if choice is None or choice.compared is None or choice.best.algorithm != name:
         return " "
     return "*" if choice.clear else "~"
 
@@ -230,9 +230,9 @@ def _interval(choice: BestChoice | None) -> str:
 def _lead(choice: BestChoice | None) -> str:
     if choice is None:
         return ""
-    if choice.other is None:
+    if choice.compared is None:
         return "alone"
-    value, low, high = (f"{ratio:.3g}" for ratio in choice.best.times_as_fast_as(choice.other))
+    value, low, high = (f"{ratio:.3g}" for ratio in choice.best.times_as_fast_as(choice.compared))
     return _with_ends(value, low, high)
 
 
@@ -290,7 +290,7 @@ def _notes(predicted: Predictions) -> Iterator[str]:
 
 def _sign_lines(predicted: Predictions) -> Iterator[str]:
     """Yield what the signs of the tables mean, or that they have none."""
-    if not any(choice.other for choice in best_choices(predicted)):
+    if not any(choice.compared for choice in best_choices(predicted)):
         yield "no choice: no size has two algorithms to compare"
         return
     has_formulas = any(prediction.of_library for prediction in predicted.predictions)
@@ -499,8 +499,8 @@ def question_lines(predicted: Predictions) -> Iterator[str]:
 def _answer(choice: BestChoice) -> str:
     best = choice.best
     lead = "the only one predicted"
-    if choice.other:
-        lead = _lead_words(choice, choice.other)
+    if choice.compared:
+        lead = _lead_words(choice, choice.compared)
     answer = f"{best.algorithm}, {lead}; {_time(best)}"
     if choice.excluded_s and not best.of_library:
         answer += f" {EXCLUDED}"

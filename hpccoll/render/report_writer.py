@@ -482,6 +482,8 @@ def _by_reason(missing: Iterable[Gap]) -> list[tuple[str, str, str, list[str]]]:
 
 
 def _provenance(run: Run) -> tuple[str, dict[str, str]]:
+    """Return the title of a run, and in words what it was measured with, by the name of the fact."""
+    title = f"run {run.run_id}: job {run.job}, attempt {run.attempt}, {run.created}, {run.status}"
     facts: dict[str, object] = {
         "raw file": run.path,
         "machine": run.machine,
@@ -491,5 +493,5 @@ def _provenance(run: Run) -> tuple[str, dict[str, str]]:
     }
     facts |= library_facts(run)
     facts |= provenance_facts(run.provenance)
-    title = f"run {run.run_id}: job {run.job}, attempt {run.attempt}, {run.created}, {run.status}"
-    return title, {name: str(value) for name, value in facts.items()}
+    words = {name: str(value) for name, value in facts.items()}
+    return title, words

@@ -354,17 +354,20 @@ class PrintedTable:
         return [f"#{' '.join(words)[1:]}".rstrip() for words in (headings, units)]
 
     def _row(self, job: Job, history: CaseHistory) -> _TableRow:
-        case = history.outcome.case
-        result = make_row(job, history)
+        outcome = history.outcome
+        case = outcome.case
         name = self._name(case)
-        call = self._calls[round_key(case).without("requested_bytes")]
+        call_of_any_size = round_key(case).without("requested_bytes")
+        position_of_call = self._calls[call_of_any_size]
+        result = make_row(job, history)
+        misses_only_rounds = result.status == "partial" and not outcome.reason
         return _TableRow(
             ranks=_describe_ranks(history.attempt),
-            call=(call, case.bytes),
+            call=(position_of_call, case.bytes),
             series=self._series[name],
             name=name,
             result=result,
-            incomplete=result.status == "partial" and not history.outcome.reason,
+            incomplete=misses_only_rounds,
         )
 
     def _name(self, case: Case) -> str:

@@ -23,10 +23,15 @@ from hpccoll.traces.operation_times import OperationTimes
 from hpccoll.traces.recorded_job import Group
 from hpccoll.traces.slow import RESOLUTION_S, RankTimes, SlowParts
 
-OPENING_PART, MIXED_SHARE, MAX_SLOWER = 0.01, 0.01, 3
-"""Answers name the waiting in the first operation if it is more than a part of the longest
-communication, what else is more than a share of it, and the given number of collectives that are
-slower than expected."""
+OPENING_PART = 0.01
+"""Answers name the waiting in the first operation if it is more than this part of the longest communication."""
+
+MIXED_SHARE = 0.01
+"""Answers name what else is more than this share of the longest communication."""
+
+MAX_SLOWER = 3
+"""The most collectives that are slower than expected that answers name."""
+
 CLEARLY_MORE = 1.1
 """Two totals of a late rank are explained that differ by more."""
 MAX_SIZES = 5

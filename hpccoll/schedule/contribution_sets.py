@@ -86,30 +86,30 @@ class ContributionSets:
         )
         return complete
 
-    def unite(self, some: Ints, others: Ints) -> tuple[Ints, NDArray[np.bool]]:
+    def unite(self, left: Ints, right: Ints) -> tuple[Ints, NDArray[np.bool]]:
         """Return the numbers of the unions of sets, pair by pair, and whether the two of each pair overlap."""
-        numbers = np.empty(len(some), np.int64)
-        overlap = np.empty(len(some), bool)
-        for first in range(0, len(some), _FOLDED_AT_ONCE):
+        numbers = np.empty(len(left), np.int64)
+        overlap = np.empty(len(left), bool)
+        for first in range(0, len(left), _FOLDED_AT_ONCE):
             part = slice(first, first + _FOLDED_AT_ONCE)
-            numbers[part], overlap[part] = self._unite_rows(some[part], others[part])
-        units = self._units_of(some)
-        for i in np.flatnonzero((units != self._units_of(others)) | (units == _SEVERAL_UNITS)):
-            mine = self.members(int(some[i]))
-            its = self.members(int(others[i]))
+            numbers[part], overlap[part] = self._unite_rows(left[part], right[part])
+        units = self._units_of(left)
+        for i in np.flatnonzero((units != self._units_of(right)) | (units == _SEVERAL_UNITS)):
+            mine = self.members(int(left[i]))
+            its = self.members(int(right[i]))
             overlap[i] = not mine.isdisjoint(its)
             self._mixed[int(numbers[i])] = mine | its
             self._unit_of[numbers[i] - self._singles - 1] = _SEVERAL_UNITS
         return numbers, overlap
 
-    def _unite_rows(self, some: Ints, others: Ints) -> tuple[Ints, NDArray[np.bool]]:
+    def _unite_rows(self, left: Ints, right: Ints) -> tuple[Ints, NDArray[np.bool]]:
         """Return the unions of sets of one unit as new rows, and whether the two of each pair overlap."""
-        mine = self._rows_of(some)
-        its = self._rows_of(others)
-        added = slice(self._count, self._count + len(some))
+        mine = self._rows_of(left)
+        its = self._rows_of(right)
+        added = slice(self._count, self._count + len(left))
         self._make_room(added.stop)
         np.bitwise_or(mine, its, out=self._rows[added])
-        self._unit_of[added] = self._units_of(some)
+        self._unit_of[added] = self._units_of(left)
         self._count = added.stop
         mine &= its
         overlap = np.not_equal(np.bitwise_or.reduce(mine, axis=1), 0)

@@ -224,12 +224,12 @@ def _leaves_units(messages: Messages) -> bool:
     return messages.operand is None or _are_equal(messages.operand.ranges, sent)
 
 
-def _are_equal(some: Sequence[Range], others: Sequence[Range]) -> bool:
-    if some is others:
+def _are_equal(left: Sequence[Range], right: Sequence[Range]) -> bool:
+    if left is right:
         return True
-    if len(some) != len(others):
+    if len(left) != len(right):
         return False
-    pairs = zip(some, others, strict=True)
+    pairs = zip(left, right, strict=True)
     return all(
         np.array_equal(a.first, b.first) and np.array_equal(a.last, b.last) for a, b in pairs
     )

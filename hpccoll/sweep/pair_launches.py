@@ -52,8 +52,14 @@ SRUN = "srun --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-ex
 the one that runs this process, unless they overlap; without --exact they have all CPUs and GPUs of
 their nodes (man srun, 20.11 on)."""
 
-FIRST_DEADLINE_S, LEAST_DEADLINE_S, DEADLINE = 300.0, 60.0, 10
-"""The seconds of a launch while none has succeeded; afterwards the least seconds, and the median launches."""
+FIRST_DEADLINE_S = 300.0
+"""The seconds of a launch while none has succeeded."""
+
+LEAST_DEADLINE_S = 60.0
+"""The least seconds of a launch after one has succeeded."""
+
+MEDIAN_LAUNCHES = 10
+"""The median durations of launches that a launch may take after one has succeeded."""
 
 MOST_HOSTS = 256
 """The most hosts. Each pair of a slot is a step: with single links that many hosts take 39,000, and
@@ -150,7 +156,7 @@ class PairLaunches:
     def _deadline_s(self) -> float:
         if not self._durations:
             return FIRST_DEADLINE_S
-        return max(LEAST_DEADLINE_S, DEADLINE * median(np.array(self._durations)))
+        return max(LEAST_DEADLINE_S, MEDIAN_LAUNCHES * median(np.array(self._durations)))
 
     def _await(self, launches: Sequence[_Launch], row: Floats) -> Sequence[_Launch]:
         """Fill in the times [hosts] of launches, and return those that had not ended by the deadline, or a stop."""

@@ -359,7 +359,7 @@ def _waits_for_unrecorded(
     """Yield who waits in a group with a rank without a file: it may be the one that is missing."""
     waiting = defaultdict[Group, list[RecordedOperation]](list)
     for calls in opened.values():
-        firsts_of_rank = {call.group: call for call in reversed(calls) if call.group.of_job}
+        firsts_of_rank = {call.group: call for call in reversed(calls) if call.group.has_job_ranks}
         for group, first in firsts_of_rank.items():
             waiting[group].append(first)
     for group, firsts in waiting.items():

@@ -37,7 +37,7 @@ class _Run:
         self.jobs.append(job)
         self.taken_ns = max(self.taken_ns, job.taken_ns)
         for group in job.groups:
-            if not group.of_job:
+            if not group.has_job_ranks:
                 self.hashes.add(group.name)
         ranks = {rank.rank for rank in job.ranks}
         self.ranks |= ranks
@@ -95,7 +95,7 @@ def _set_name(path: Path, job: RecordedJob) -> str:
     has_status = any(rank.status for rank in job.ranks)
     groups = job.groups
     is_numbered = (groups or (job.ranks and not has_status)) and all(
-        group.of_job for group in groups
+        group.has_job_ranks for group in groups
     )
     if not is_numbered:
         return str(path)

@@ -184,7 +184,7 @@ def _pairs(messages: OperationTimes) -> set[frozenset[int]]:
     ranks = len(group.ranks) or group.size
     if ranks > 2 and all(len(peers_of_rank) == ranks - 1 for peers_of_rank in peers.values()):
         return set()
-    if group.of_job and not any(None in peers_of_rank for peers_of_rank in peers.values()):
+    if group.has_job_ranks and not any(None in peers_of_rank for peers_of_rank in peers.values()):
         pairs = set[frozenset[int]]()
         for rank, peers_of_rank in peers.items():
             for peer in peers_of_rank:
@@ -192,7 +192,7 @@ def _pairs(messages: OperationTimes) -> set[frozenset[int]]:
                     pairs.add(frozenset((rank, peer)))
         return pairs
     # who exchanges messages with whom is not known
-    members = group.ranks if group.of_job else messages.ranks
+    members = group.ranks if group.has_job_ranks else messages.ranks
     return {frozenset(pair) for pair in combinations(members, 2)}
 
 

@@ -97,7 +97,7 @@ def read(path: Path) -> RecordedJob:
     sizes = {record.header.id: record.header.n_ranks for record in records}
     check_members(sizes.values())
     groups = {
-        name: Group(name.lower().removeprefix("0x")[:14], tuple(range(size)), of_job=False)
+        name: Group(name.lower().removeprefix("0x")[:14], tuple(range(size)), has_job_ranks=False)
         for name, size in sizes.items()
     }
     recorded = list[tuple[Place, _Record]]()

@@ -129,7 +129,7 @@ def _groups_by_id(members: Collection[re.Match[str]]) -> dict[str, Group]:
     sizes = {member["id"]: min(int(member["ranks"]), RANKS.maximum) for member in members}
     check_members(sizes.values())
     return {
-        name: Group(name.removeprefix("0x"), tuple(range(size)), of_job=False)
+        name: Group(name.removeprefix("0x"), tuple(range(size)), has_job_ranks=False)
         for name, size in sizes.items()
     }
 

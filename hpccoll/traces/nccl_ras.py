@@ -144,7 +144,7 @@ def _to_job(report: _Report) -> RecordedJob:
             if number not in ranks or status:
                 ranks[number] = Rank(number, member.host or None, status)
         name = f"{communicator.hash} {communicator.secondary_hash}".strip()
-        group = Group(name, tuple(numbers[member.place] for member in members), of_job=False)
+        group = Group(name, tuple(numbers[member.place] for member in members), has_job_ranks=False)
         for member in communicator.ranks:
             number = numbers[member.place]
             for function, launched in member.collective_counts.items():
@@ -327,7 +327,7 @@ class _TextReport:
                 failed.add(rank)
         for (block, collective), classes in self.launched.items():
             members = range(self.blocks[block] or sum(number for number, _, _ in classes))
-            group = Group(f"0x{block.lstrip('0')}", tuple(members), "", of_job=False)
+            group = Group(f"0x{block.lstrip('0')}", tuple(members), "", has_job_ranks=False)
             unlisted = set(members) - failed.union(*(names for _, _, names in classes))
             latest = max((operation for _, operation, _ in classes), default=0)
             for number, operation, names in classes:

@@ -43,7 +43,9 @@ MAX_ZIP_TABLE_BYTES, ZIP_TAIL_BYTES = 4 << 20, (1 << 16) + 22
 _ZIP_END = re.compile(rb"(?s)PK\x05\x06.{8}(.{4})(?!.*PK\x05\x06)")
 
 HEAD_BYTES, PIECE_BYTES = 1 << 16, 1 << 20
-GZIP, ZIP, TAR = b"\x1f\x8b", b"PK\x03\x04", b"ustar"
+GZIP = b"\x1f\x8b"
+ZIP = b"PK\x03\x04"
+TAR = b"ustar"
 """How files begin that are packed; of tar archives at byte 257."""
 
 DESKTOP_FILES = re.compile(r"(^|/)(__MACOSX/.*|\._[^/]*|\.DS_Store|Thumbs\.db|desktop\.ini)$")

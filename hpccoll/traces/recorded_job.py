@@ -31,7 +31,7 @@ class Group:
     name: str  # PyTorch's name, or NCCL's hash of the communicator
     ranks: tuple[int, ...]  # of the job, in its order; of NCCL's files those of the communicator
     description: str = ""  # such as "default_pg" or "dp"
-    of_job: bool = True  # whether ranks are those of the job: NCCL's files know none of them
+    has_job_ranks: bool = True  # whether ranks are those of the job: NCCL's files know none of them
     size: int = 0  # how many they are, if ranks does not list them all
 
     def __hash__(self) -> int:
@@ -39,7 +39,13 @@ class Group:
 
     def __reduce__(self) -> tuple[Callable[..., "Group"], tuple[object, ...]]:
         """Let the process that gets a group from another one have it once."""
-        return _received_group, (self.name, self.ranks, self.description, self.of_job, self.size)
+        return _received_group, (
+            self.name,
+            self.ranks,
+            self.description,
+            self.has_job_ranks,
+            self.size,
+        )
 
 
 _MAX_GROUPS = 1 << 12
@@ -156,7 +162,7 @@ class RecordedJob:
         """The ranks that its groups name and that no file records."""
         named = set[int]()
         for group in self.groups:
-            if group.of_job:
+            if group.has_job_ranks:
                 named.update(group.ranks)
         named.update(self._ranks_of_largest_communicator())
         return sorted(named - {recorded.rank for recorded in self.ranks})
@@ -167,7 +173,7 @@ class RecordedJob:
         Files of one process each know the ranks of communicators only. The largest one numbers the
         job if all recorded ranks are in it, under these numbers.
         """
-        communicators = [group for group in self.groups if not group.of_job]
+        communicators = [group for group in self.groups if not group.has_job_ranks]
         if not communicators:
             return ()
         largest = max(communicators, key=lambda group: len(group.ranks))

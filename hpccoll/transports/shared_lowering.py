@@ -118,9 +118,9 @@ class Lowering:
         return self.spans(lane, Part("dst", (Range(units.start, units.stop),)))
 
 
-def overlap(some: Sequence[Span], others: Sequence[Span]) -> bool:
-    """Return whether any of the spans share an element with any of the others."""
-    return _count_overlaps(some, _sorted_bounds(others)) > 0
+def overlap(left: Sequence[Span], right: Sequence[Span]) -> bool:
+    """Return whether any of the left spans shares an element with any of the right ones."""
+    return _count_overlaps(left, _sorted_bounds(right)) > 0
 
 
 def _sorted_bounds(spans: Sequence[Span]) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:

@@ -155,7 +155,7 @@ def test_wrong_options_and_empty_results_take_one_line(tmp_path):
     assert invoke("tune", tmp_path / "a.h5", "--out", tmp_path / "t.json", "--json").is_bad_input(
         "--json", "--out"
     )
-    both_ways = ["--out", tmp_path / "t.json", "--judge", tmp_path / "t.json"]
+    both_ways = ["--out", tmp_path / "t.json", "--judge", tmp_path / "a.h5"]
     assert invoke("tune", tmp_path / "a.h5", *both_ways).is_bad_input("--out", "--judge")
     assert invoke("tune", tmp_path / "a.h5", "--judge", tmp_path / "no.json").is_bad_input(
         "--judge", "no.json"

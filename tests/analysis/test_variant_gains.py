@@ -6,6 +6,8 @@ from row_examples import make_row
 
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.analysis.variant_gains import variant_gain
+from hpccoll.render.answer_lines import WITHIN_NOISE
+from hpccoll.render.answers import Answers
 
 
 def gains(results):
@@ -29,6 +31,26 @@ def test_a_variant_is_held_against_the_default_one_at_the_sizes_of_both(of_rows)
     assert gain_of["default"] is None
     assert gain_of["quick"].factor == pytest.approx(2)
     assert (gain_of["slow"].low, gain_of["slow"].high) == pytest.approx((0.5, 0.5))
+
+
+def test_a_gain_that_launches_easily_differ_by_is_within_the_noise_and_the_sentence_says_so(
+    of_rows,  # noqa: F811
+):
+    results = of_rows(*native("default", 4e-6), *native("quick", 2e-6), *native("alike", 3.9e-6))
+    gain_of = gains(results)
+    assert (gain_of["quick"].within_noise, gain_of["alike"].within_noise) == (False, True)
+    shown, folded = Answers(recommend(results)).split("all_reduce")
+    sentences = [line.text for answer in (*shown, *folded) for line in answer.lines]
+    assert [WITHIN_NOISE in text for text in sentences if "default variant" in text] == [
+        False,
+        True,
+    ]
+
+
+def test_without_intervals_nothing_says_whether_a_gain_is_noise(of_rows):  # noqa: F811
+    about = {"ci_low_s": None, "ci_high_s": None}
+    results = of_rows(*native("default", 4e-6, **about), *native("quick", 2e-6, **about))
+    assert gains(results)["quick"].within_noise is None
 
 
 def test_other_ranks_and_variants_with_algorithms_of_ours_have_no_gain(of_rows):  # noqa: F811

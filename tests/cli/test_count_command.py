@@ -182,7 +182,8 @@ def test_a_library_without_tables_is_refused(tmp_path):
         CountedRankExample(rank, version="Intel(R) MPI Library 2021.11").write(tmp_path / "ranks")
     invoke("count", tmp_path / "ranks", "--out", tmp_path / "a.h5")
     assert invoke("tune", "--for", tmp_path / "a.h5").is_bad_input("Intel")
-    assert invoke("tune", "--for", tmp_path / "a.h5", "--lint", "x").is_bad_input("--for")
+    both = "--for", tmp_path / "a.h5", "--lint", tmp_path / "a.h5"
+    assert invoke("tune", *both).is_bad_input("--for")
 
 
 class PrintedTable:

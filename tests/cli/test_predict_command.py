@@ -337,7 +337,7 @@ ONE = "cluster: 8xh100-400g, compute: 1s"
         ("{name: a, model: gpt2, nodes: 2}", "cluster common"),
         (f"{{name: a, model: gpt9, nodes: 2, {ONE}}}", "gpt9 gpt2"),
         ("{name: a, model: gpt2, nodes: 2, cluster: nowhere, compute: 1s}", "nowhere"),
-        ("{name: a, model: gpt2, nodes: 2, cluster: 8xh100-400g}", "--compute"),
+        ("{name: a, model: gpt2, nodes: 2, cluster: 8xh100-400g}", "a: compute: flops_rate step"),
         (f"{{name: a, model: gpt2, nodes: 2, bucket: 0, {ONE}}}", "bucket from 1"),
     ],
 )

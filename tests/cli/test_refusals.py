@@ -25,6 +25,7 @@ FILES = {
     "mine.yaml": MODEL.replace(b"forward_flops", b"flops"),
     "one/mine.yaml": MODEL,
     "two/mine.yaml": MODEL,
+    "steps.yaml": b"scenarios: [{name: a, cluster: 8xh100-400g, model: gpt2, nodes: 2}]",
 }
 
 
@@ -51,3 +52,36 @@ def test_the_refusals_of_commands_are_the_golden_page(tmp_path, monkeypatch):
     assert not [line for line in lines if "\n" in line]
     assert {*map(str, Path().rglob("*"))} == {*FILES, "empty", "one", "two"}
     assert_golden("refusals", lines, GOLDEN)
+
+
+WITH_FAULTS = (
+    "accept nowhere",
+    "accept sweep.yaml --reference nowhere --ratios",
+    "compare nowhere",
+    "count nowhere -- true",
+    "export nowhere --rule some",
+    "fit sweep.yaml --declare nowhere",
+    "import nowhere --out a.h5 --ranks 0",
+    "plan nowhere --format none",
+    "predict --against nowhere",
+    "predict step --scenarios nowhere --nodes many",
+    "report nowhere --size many",
+    "status nowhere",
+    "sweep nowhere --profile none",
+    "trace sweep.yaml --against nowhere",
+    "tune nowhere",
+    "tune --lint nowhere --out a",
+)
+"""Command lines that name a file that does not exist, and have other faults."""
+
+
+@pytest.mark.parametrize("command", WITH_FAULTS)
+def test_a_file_that_does_not_exist_is_named_before_any_other_fault(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("sweep.yaml").write_bytes(FILES["sweep.yaml"])
+    assert invoke(*command.split()).is_bad_input("'nowhere' cannot be read: No such file")
+
+
+def test_a_raw_file_that_is_being_measured_and_has_only_its_journal_exists(tmp_path):
+    (tmp_path / "a.h5.journal").touch()
+    assert "No such file" not in invoke("status", tmp_path / "a.h5").err

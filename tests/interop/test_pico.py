@@ -12,7 +12,10 @@ from imported_outputs import OUTPUTS
 from pico_archives import TIMESTAMP, allocation, row, times, write_machine
 
 import hpccoll
+from hpccoll.analysis.chart_groups import chart_groups
+from hpccoll.analysis.recommendations import recommend
 from hpccoll.interop.pico_algorithms import COLLECTIVES, PicoName, algorithm_table, pico_algorithms
+from hpccoll.render.answers import Answers
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.load_results import read_results
 from hpccoll.store.result_files import read_raw
@@ -120,6 +123,28 @@ def test_cabinets_of_hosts_are_racks_and_shapes_of_a_torus_are_nodes(tmp_path):
     assert {run.machine for run in results.runs} == {
         "lumi, Open MPI 4.1.6",
         "fugaku, Fujitsu MPI 4.0.1".replace("4.0.1", "4.1.6"),
+    }
+
+
+def test_lines_and_answers_of_two_machines_with_as_many_nodes_name_their_machine(tmp_path):
+    files = {
+        "0/1024_ring_over_int32.csv": times(5000),
+        "0/1024_default_ompi_int32.csv": times(3000),
+    }
+    machines = [
+        write_machine(tmp_path / name, {TIMESTAMP: files}, [row()], machine=name)
+        for name in ("lumi", "leonardo")
+    ]
+    _, results = imported(tmp_path, *machines)
+    recommendations = recommend(results)
+    (group,) = chart_groups(results, recommendations)
+    assert {point.series for point in group.imports} == {
+        f"{name} ({machine})" for name in ("ring_over", NATIVE) for machine in ("lumi", "leonardo")
+    }
+    shown, folded = Answers(recommendations).split("all_reduce")
+    assert {answer.where for answer in (*shown, *folded)} == {
+        "4 nodes, lumi, Open MPI 4.1.6",
+        "4 nodes, leonardo, Open MPI 4.1.6",
     }
 
 

@@ -201,7 +201,7 @@ def test_the_command_refuses_what_makes_no_reference(tmp_path):
     assert invoke(*make, one, other, "--out", file).is_bad_input("3 runs")
     assert invoke(*make, one, other, third).is_bad_input("--out")
     assert invoke(*make, one, other, third, "--out", tmp_path / "F.txt").is_bad_input("--out")
-    assert invoke(*make, one, other, "--reference", file, "--out", file).is_bad_input(
+    assert invoke(*make, one, other, "--reference", one, "--out", file).is_bad_input(
         "exclude each other"
     )
     assert invoke(*make, one, other, one, "--out", file).is_bad_input("twice", one)

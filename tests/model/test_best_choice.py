@@ -77,7 +77,7 @@ def test_an_assumption_is_never_the_best_and_nccls_own_may_be():
         prediction("slow", 1024, 4.0), prediction("slower", 1024, 5.0),
     ]  # fmt: skip
     choice = BestChoice.of(found)
-    assert (choice.best.algorithm, choice.other.algorithm) == ("nccl_ring", "slow")
+    assert (choice.best.algorithm, choice.compared.algorithm) == ("nccl_ring", "slow")
     assert BestChoice.of(found[:1]) is None
 
 
@@ -98,7 +98,7 @@ def test_ours_is_compared_with_what_nccl_takes_and_nccls_own_with_the_fastest_of
         for name, seconds in times.items()
     ]
     choice = BestChoice.against(found)
-    assert (choice.best.algorithm, choice.other.algorithm) == (best, other)
+    assert (choice.best.algorithm, choice.compared.algorithm) == (best, other)
 
 
 def test_a_formula_is_compared_by_its_likely_time_with_the_interval_of_a_simulated_one():

@@ -1,5 +1,7 @@
 """Results of other programs: solid lines in the charts of their call, a table next to ours, and nothing else."""
 
+from dataclasses import replace
+
 import pytest
 from chart_outline import values
 from golden_page import assert_golden
@@ -58,7 +60,7 @@ def predicted(size, algorithm="nccl_ring", **changes):
     return make_row(algorithm, **about | changes)
 
 
-def launch(run_id, library):
+def launch(run_id, library, **provenance):
     return Run(
         run_id=run_id,
         job="import",
@@ -68,7 +70,7 @@ def launch(run_id, library):
         kind="imported",
         path="theirs.h5",
         machine=f"2 nodes (n0, n1), {library}",
-        provenance={"library": library},
+        provenance={"library": library, **provenance},
     )
 
 
@@ -162,6 +164,63 @@ def test_a_line_is_named_after_the_call_and_after_the_library_if_there_are_sever
     several = results(*rows, runs=[launch("second", "MPICH 5")])
     names = {point.series for group in chart_groups(several) for point in group.imports}
     assert names == {"osu native (single, NCCL 2.18.5)", "osu MPI_Iallreduce (single, MPICH 5)"}
+
+
+def two_machines(of_first, of_second):
+    """Return results of one call on two launches of other programs, whose files say this of their machines."""
+    library = "NCCL 2.18.5"
+    runs = launch("first", library, **of_first), launch("second", library, **of_second)
+    return results(theirs(1024, run_id="first"), theirs(1024, run_id="second"), runs=runs)
+
+
+def series_of(everything):
+    return {
+        point.row.run_id: point.series
+        for group in chart_groups(everything)
+        for point in group.imports
+    }
+
+
+@pytest.mark.parametrize(
+    ("of_first", "of_second", "names"),
+    [
+        ({"machine": "lumi"}, {"machine": "fugaku"}, ("lumi", "fugaku")),
+        ({"hosts": ["n1", "n2"]}, {"hosts": ["m1", "m2"]}, ("n[1-2]", "m[1-2]")),
+    ],
+)
+def test_a_line_never_joins_machines_and_is_named_after_its_machine_if_there_are_several(
+    of_first, of_second, names
+):
+    series = series_of(two_machines(of_first, of_second))
+    assert series == {
+        run: f"osu native (single, {name})"
+        for run, name in zip(("first", "second"), names, strict=True)
+    }
+
+
+@pytest.mark.parametrize(
+    ("of_first", "of_second"),
+    [
+        ({"machine": "lumi"}, {"machine": "lumi"}),
+        ({"hosts": ["n1", "n2"]}, {"hosts": ["n2.cluster", "n3"]}),  # they share a host
+        ({"hosts": ["n1", "n2"]}, {}),
+    ],
+)
+def test_launches_of_one_machine_and_of_unknown_ones_are_named_as_before(of_first, of_second):
+    series = series_of(two_machines(of_first, of_second))
+    assert set(series.values()) == {"osu native (single)"}
+
+
+def test_the_summary_and_the_table_beside_ours_name_the_machines_if_there_are_several():
+    everything = two_machines({"machine": "lumi"}, {"machine": "fugaku"})
+    assert measured_summary(chart_groups(everything)).count("of lumi and fugaku") == 1
+    both = replace(everything, rows=(*everything.rows, ours(1024)))
+    head, cells = other_programs(both)["table"]
+    assert [line[head.index("their machine")] for line in cells] == ["lumi", "fugaku"]
+    one_machine = two_machines({"machine": "lumi"}, {"machine": "lumi"})
+    both = replace(one_machine, rows=(*one_machine.rows, ours(1024)))
+    head, _ = other_programs(both)["table"]
+    assert "their machine" not in head
 
 
 def test_a_faster_time_of_another_program_changes_no_recommendation_no_finding_and_no_other_chart():

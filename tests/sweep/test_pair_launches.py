@@ -125,7 +125,7 @@ def test_launches_past_their_deadline_are_ended_and_name_the_host_that_hangs(
 ):
     monkeypatch.setenv("STARTED", str(tmp_path))
     monkeypatch.setattr(pair_launches, "LEAST_DEADLINE_S", 2.0)
-    monkeypatch.setattr(pair_launches, "DEADLINE", 3)
+    monkeypatch.setattr(pair_launches, "MEDIAN_LAUNCHES", 3)
     recorded = diagnose((*HOSTS, "n9"), silent=["n4"])
     assert accused(recorded) == {("hung", "n4")}
     assert recorded.provenance["failed_pairs"] == []
@@ -136,7 +136,7 @@ def test_a_launch_that_fails_at_once_leaves_the_others_the_deadline_of_the_first
     diagnose, monkeypatch
 ):
     monkeypatch.setattr(pair_launches, "LEAST_DEADLINE_S", 0.0)
-    monkeypatch.setattr(pair_launches, "DEADLINE", 3)
+    monkeypatch.setattr(pair_launches, "MEDIAN_LAUNCHES", 3)
     monkeypatch.setenv("LASTS", "1")  # of launches that do not fail
     recorded = diagnose(
         ("n1", "n2", "n3", "n4"), stop=lambda: len(diagnose.progress) == 3, broken=["n2"]

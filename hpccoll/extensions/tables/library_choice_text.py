@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from operator import attrgetter
 from statistics import geometric_mean
 
 from hpccoll.analysis.library_evidence import nccl_name
@@ -18,7 +17,9 @@ from hpccoll.common.units import (
 )
 from hpccoll.common.version import __version__
 from hpccoll.extensions.tables.library_choices import DEFAULT, LibraryChoices, LibraryRange
+from hpccoll.extensions.tables.table_conclusion import conclusion_findings
 from hpccoll.extensions.tables.unused_gains import Reason, UnusedGain
+from hpccoll.render.answer_lines import WITHIN_NOISE
 
 MADE_BY = "made by hpccoll"
 """What the origin of every table begins with."""
@@ -36,9 +37,9 @@ def _runner_up(size_range: LibraryRange) -> str:
     if largest.lead >= 1:
         return f"{largest.runner_up}, {format_factor(largest.lead)} as long"
     faster = f"{largest.runner_up}, {format_factor(1 / largest.lead)} as fast"
-    if largest.lead_at_most < 1:
+    if not largest.within_noise:
         return faster
-    return f"{faster}, within the noise"
+    return f"{faster}, {WITHIN_NOISE}"
 
 
 def _greatest_loss(size_range: LibraryRange) -> str:
@@ -86,17 +87,19 @@ def library_choice_lines(choices: LibraryChoices) -> Iterator[str]:
         yield f"left out: {reason}"
     for finding in choices.under_load:
         yield finding.with_remedy
-    yield from _conclusion(choices)
+    findings = list(conclusion_findings(choices))
+    for finding in findings:
+        yield finding.text
+    if any(finding.values["noisy_sizes"] for finding in findings):
+        yield from choices.noise
 
 
 _REASONS: Mapping[Reason, str] = {
-    "noise": "within the noise: their 95 % intervals overlap",
+    "noise": f"{WITHIN_NOISE}: their 95 % intervals overlap",
     "other calls": "but not in all types and placements, which the table cannot tell apart",
     "range": "but another choice measured faster over that range of sizes",
 }
 """Why a table does not name what measured faster."""
-
-TOO_NOISY = "too noisy to decide at {where}; do: measure again on an idle machine, with more seconds for each case"
 
 
 def _unused_lines(unused: Sequence[UnusedGain], ranges: Sequence[LibraryRange]) -> Iterator[str]:
@@ -109,35 +112,6 @@ def _unused_lines(unused: Sequence[UnusedGain], ranges: Sequence[LibraryRange]) 
             factor = format_factor(geometric_mean(faster))
             claim = f"{factor} as fast as the {DEFAULT} at {where}"
             yield f"  {gain.algorithm} measured {claim}, {_REASONS[gain.reason]}"
-
-
-def _conclusion(choices: LibraryChoices) -> Iterator[str]:
-    """Yield where noise leaves the choice open, and whether the table changes anything."""
-    measured = 0
-    noisy = 0
-    is_any_clear = False
-    for key, group in groupby(choices.ranges, attrgetter("ranks_of_call")):
-        measured += sum(len(size_range.sizes) for size_range in group)
-        unused = choices.unused.get(key, ())
-        noisy_sizes: set[int] = set()
-        for gain in unused:
-            is_any_clear |= gain.reason == "range"
-            if gain.reason == "noise":
-                noisy_sizes.update(gain.gains)
-        noisy += len(noisy_sizes)
-    too_noisy = TOO_NOISY.format(where=f"{noisy} of {format_count(measured, 'size')}")
-    changes_nothing = all(size_range.choice.is_native for size_range in choices.ranges)
-    if changes_nothing and choices.ranges:
-        why = f"no algorithm is clearly faster than the {DEFAULT}"
-        if is_any_clear:
-            why += " over a range of sizes"
-        if noisy:
-            why = too_noisy if noisy == measured else f"{why}; {too_noisy}"
-        yield f"the table leaves all calls to the library: {why}"
-    elif noisy:
-        yield f"the table leaves calls to the library: {too_noisy}"
-    if noisy:
-        yield from choices.noise
 
 
 def origin_text(choices: LibraryChoices) -> str:

@@ -21,7 +21,7 @@ from hpccoll.analysis.measured_choices import ChoiceTime, Curves, MeasuredSettin
 from hpccoll.analysis.measurement_quality import noise_note
 from hpccoll.analysis.setting import Choice, Setting, recorded_mpi_version
 from hpccoll.analysis.size_ranges import choose_ranges
-from hpccoll.analysis.strength import NOTICEABLE
+from hpccoll.analysis.strength import exceeds_noise_of_launches
 from hpccoll.cases.case import AGGREGATED, IDLE, LOAD, SINGLE
 from hpccoll.cases.catalogue import choice_parameters
 from hpccoll.cases.library_algorithms import library_algorithms, library_collective, library_table
@@ -53,6 +53,7 @@ class SizeChoice:
     lead: float  # the time of that over its own: what the choice gains, or below 1 loses
     lead_at_least: float  # likewise, of the other algorithm that its interval leaves the fastest
     lead_at_most: float  # of the runner-up, by the ends of both intervals that are farthest apart
+    within_noise: bool  # whether the runner-up measured faster, and by no more than the intervals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -408,7 +409,7 @@ def _sizes_to_change(choices: Mapping[int, SizeChoice]) -> set[int]:
     """
     clear = []
     for size, choice in choices.items():
-        if choice.gain_ends[0] > 1 and choice.gain >= NOTICEABLE:
+        if exceeds_noise_of_launches(choice.gain, choice.gain_ends[0]):
             clear.append(size)
     if not clear:
         return set()
@@ -447,6 +448,8 @@ def _size_choice(
     runner_up = min(rivals, key=lambda rival: times[rival].seconds)
     lowest = min(times[rival].ends[0] for rival in rivals)
     name = DEFAULT if runner_up == native else runner_up.name
+    lead = times[runner_up].seconds / seconds
+    lead_at_most = times[runner_up].ends[1] / low
     return SizeChoice(
         nbytes=size,
         seconds=seconds,
@@ -454,7 +457,8 @@ def _size_choice(
         gain=native_time.seconds / seconds,
         gain_ends=(native_low / high, native_high / low),
         runner_up=name,
-        lead=times[runner_up].seconds / seconds,
+        lead=lead,
         lead_at_least=lowest / high,
-        lead_at_most=times[runner_up].ends[1] / low,
+        lead_at_most=lead_at_most,
+        within_noise=lead < 1 <= lead_at_most,
     )

@@ -1,6 +1,6 @@
 """What ``hpccoll tune`` writes, checks and verifies: tables of Open MPI, MPICH, NCCL, RCCL and UCC."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -29,21 +29,42 @@ from hpccoll.extensions.tables.formats.write_table import (
     table_files,
 )
 from hpccoll.extensions.tables.library_choice_text import MADE_BY, library_choice_lines, origin_text
-from hpccoll.extensions.tables.library_choices import LibraryRange, library_choices
+from hpccoll.extensions.tables.library_choices import (
+    LibraryChoices,
+    LibraryRange,
+    library_choices,
+)
+from hpccoll.extensions.tables.table_conclusion import TableConclusion, conclusion_findings
+from hpccoll.extensions.tables.unused_gains import Reason
 from hpccoll.extensions.tables.verified_calls import (
     FAILED,
     IGNORED,
     NOT_SHOWN,
     OVERRULED,
     VerifiedCall,
+    changes_nothing,
     verify_table,
 )
-from hpccoll.extensions.tables.verified_table_text import (
-    changes_nothing,
-    over_tcp,
-    verified_lines,
-)
+from hpccoll.extensions.tables.verified_table_text import over_tcp, verified_lines
 from hpccoll.store.rows import Results
+
+
+class GainJson(TypedDict):
+    """The time of the default over that of an algorithm at a size in bytes, as JSON has it."""
+
+    nbytes: int
+    gain: float
+
+
+class UnusedGainJson(TypedDict):
+    """What an algorithm may gain where a table keeps the default, and why it keeps that, as JSON has it."""
+
+    collective: str
+    ranks: int
+    nodes: tuple[int, ...]
+    algorithm: str
+    reason: Reason
+    gains: list[GainJson]
 
 
 class LibraryTableJson(TypedDict):
@@ -54,6 +75,10 @@ class LibraryTableJson(TypedDict):
     left_out: Sequence[str]
     environment: list[str]
     under_load: list[Finding]
+    changes_nothing: bool
+    findings: list[Finding]
+    unused: list[UnusedGainJson]
+    noise: Sequence[str]
 
 
 class VerifiedTableJson(TypedDict):
@@ -61,6 +86,7 @@ class VerifiedTableJson(TypedDict):
 
     findings: list[Finding]
     calls: list[VerifiedCall]
+    changes_nothing: bool
 
 
 SCHEMAS = (
@@ -124,6 +150,10 @@ class TuningFormats:
             "left_out": choices.left_out,
             "environment": exports,
             "under_load": [asdict(finding) for finding in choices.under_load],
+            "changes_nothing": TableConclusion.of(choices).changes_nothing,
+            "findings": [asdict(finding) for finding in conclusion_findings(choices)],
+            "unused": list(_unused_json(choices)),
+            "noise": choices.noise,
         }
         written = f"table: {', '.join(map(str, files))}; to use it:"
         show_found(record, (*library_choice_lines(choices), written, *exports), as_json=as_json)
@@ -160,18 +190,37 @@ class TuningFormats:
         )
         if not calls and not refused:
             raise _nothing_to_verify(path, table_format)
-        record = {"findings": list(map(asdict, refused)), "calls": list(map(asdict, calls))}
+        is_without_effect = bool(calls) and changes_nothing(calls)
+        record = {
+            "findings": list(map(asdict, refused)),
+            "calls": list(map(asdict, calls)),
+            "changes_nothing": is_without_effect,
+        }
         lines = list(map(finding_line, refused))
         if calls:
             lines += verified_lines(calls, table_format.library)
         show_found(record, lines, as_json=as_json)
         verdicts = {call.verdict for call in calls}
-        is_nothing_shown = verdicts == {NOT_SHOWN} and not changes_nothing(calls)
+        is_nothing_shown = verdicts == {NOT_SHOWN} and not is_without_effect
         is_wrong = refused or verdicts & {IGNORED, OVERRULED, FAILED} or is_nothing_shown
         return INCOMPLETE if is_wrong else 0
 
 
 TUNING_FORMATS = TuningFormats()
+
+
+def _unused_json(choices: LibraryChoices) -> Iterator[UnusedGainJson]:
+    """Yield what algorithms may gain where a table keeps the default."""
+    for (collective, ranks, nodes), gains in choices.unused.items():
+        for unused in gains:
+            yield {
+                "collective": collective,
+                "ranks": ranks,
+                "nodes": nodes,
+                "algorithm": unused.algorithm,
+                "reason": unused.reason,
+                "gains": [{"nbytes": size, "gain": gain} for size, gain in unused.gains.items()],
+            }
 
 
 def _check_is_ours(file: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 from hpccoll.analysis.measured_choices import ChoiceTime, MeasuredSetting
 from hpccoll.analysis.setting import Choice
-from hpccoll.analysis.strength import NOTICEABLE
+from hpccoll.analysis.strength import NOTICEABLE, exceeds_noise_of_launches
 
 Reason: TypeAlias = Literal["noise", "other calls", "range"]
 """Why a table keeps the default: the intervals leave open whether the algorithm is faster; it gains
@@ -100,7 +100,7 @@ class _Gain:
 
     @property
     def is_clear(self) -> bool:
-        return self.low > 1 and self.is_noticeable
+        return exceeds_noise_of_launches(self.factor, self.low)
 
 
 def _reason(gains: Sequence[_Gain]) -> Reason | None:

@@ -11,6 +11,7 @@ from typing import Protocol, TypeAlias
 
 from hpccoll.analysis.library_evidence import collective_variables
 from hpccoll.analysis.setting import machine_name, recorded_mpi_version
+from hpccoll.analysis.strength import exceeds_noise_of_launches
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.library_algorithms import library_collective, library_table
 from hpccoll.cases.requirements import MPI_LIBRARIES
@@ -31,6 +32,9 @@ FAILED = "failed"
 algorithms; something else; what it does without the table, where there is no rule; nothing that the
 messages tell apart; what the rule says, and does so without the table, too; a call that fails or is
 wrong only with the table."""
+
+UNCHANGED = DEFAULT, AS_WITHOUT, IGNORED
+"""The verdicts on calls that do the same without the table: their times differ by chance alone."""
 
 UNDECIDED = "ignore", "auto"
 """What a rule names that leaves the choice to the library."""
@@ -68,6 +72,15 @@ class Rule(Protocol):
     def line(self) -> int: ...
 
 
+@dataclass(frozen=True, slots=True)
+class TableGain:
+    """What a table gains in a call."""
+
+    factor: float  # the time without the table over that with it
+    # whether another launch may differ as much; None without 95 % intervals
+    within_noise: bool | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedCall:
     """A call with a table and without."""
@@ -86,6 +99,9 @@ class VerifiedCall:
     seconds_without: float | None
     seconds: float | None
     intervals: tuple[Interval, Interval]  # of 95 %, without the table and with it
+    # None if the call does the same without the table, where times differ by chance alone, or if
+    # one of them is unknown
+    gain: TableGain | None
 
 
 def verify_table(
@@ -198,6 +214,8 @@ def _verify(
     else:
         layered = not without and 1 < row.nodes < row.ranks
         verdict = OVERRULED if changed or layered else IGNORED
+    is_left_alone = named is None and verdict != OVERRULED
+    is_unchanged = verdict in UNCHANGED or is_left_alone
     return VerifiedCall(
         collective=row.collective,
         bytes=row.bytes,
@@ -212,7 +230,29 @@ def _verify(
         seconds_without=without_table.median_s,
         seconds=row.median_s,
         intervals=(without_table.interval, row.interval),
+        gain=None if is_unchanged else _gain(without_table, row),
     )
+
+
+def _gain(without_table: Row, row: Row) -> TableGain | None:
+    """Return what a table gains in a call; None if a time is unknown."""
+    if not row.median_s or not without_table.median_s:
+        return None
+    factor = without_table.median_s / row.median_s
+    before = without_table.interval
+    after = row.interval
+    if not before or not after:
+        return TableGain(factor, None)
+    if factor >= 1:
+        is_clear = exceeds_noise_of_launches(factor, before[0] / after[1])
+    else:
+        is_clear = exceeds_noise_of_launches(1 / factor, after[0] / before[1])
+    return TableGain(factor, not is_clear)
+
+
+def changes_nothing(calls: Iterable[VerifiedCall]) -> bool:
+    """Return whether a table leaves all calls to the library, and none does anything else."""
+    return all(call.rule is None and call.verdict in (DEFAULT, NOT_SHOWN) for call in calls)
 
 
 def _first_rule(rules: Iterable[Rule], call: str | None, row: Row) -> Rule | None:

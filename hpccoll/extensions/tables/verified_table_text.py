@@ -1,20 +1,19 @@
 """What a library did of a tuning table, in words."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from hpccoll.analysis.strength import NOTICEABLE
 from hpccoll.common.text import Columns, filled_columns, join_words, table_lines, table_of
 from hpccoll.common.units import format_count, format_factor, format_seconds, format_size
 from hpccoll.extensions.tables.verified_calls import (
-    AS_WITHOUT,
     DEFAULT,
     FAILED,
     IGNORED,
     NOT_SHOWN,
     OVERRULED,
     VerifiedCall,
+    changes_nothing,
 )
 
 OVER_TCP = {
@@ -50,32 +49,14 @@ def _ran(call: VerifiedCall, algorithms: Sequence[str]) -> str:
     return "none of them"
 
 
-def changes_nothing(calls: Iterable[VerifiedCall]) -> bool:
-    """Return whether a table leaves all calls to the library, and none does anything else."""
-    return all(call.rule is None and call.verdict in (DEFAULT, NOT_SHOWN) for call in calls)
-
-
-UNCHANGED = DEFAULT, AS_WITHOUT, IGNORED
-"""The verdicts on calls that do the same without the table: their times differ by chance alone."""
-
-
 def _gain(call: VerifiedCall) -> str:
-    """Return the time without the table over that with it, and whether another launch may differ as much."""
-    is_left_alone = call.rule is None and call.verdict != OVERRULED
-    if call.verdict in UNCHANGED or is_left_alone:
+    """Return what the table gains, and whether another launch may differ as much."""
+    if call.gain is None:
         return ""
-    if not call.seconds or not call.seconds_without:
-        return ""
-    before, after = call.intervals
-    gain = call.seconds_without / call.seconds
-    factor = format_factor(gain)
-    if not (before and after):
+    factor = format_factor(call.gain.factor)
+    if call.gain.within_noise is None:
         return f"{factor} (no interval)"
-    are_disjoint = max(before[0] / after[1], after[0] / before[1]) > 1
-    is_noticeable = max(gain, 1 / gain) >= NOTICEABLE
-    if are_disjoint and is_noticeable:
-        return factor
-    return f"{factor} (noise)"
+    return f"{factor} (noise)" if call.gain.within_noise else factor
 
 
 _COLUMNS: Columns[VerifiedCall] = (

@@ -51,8 +51,14 @@ SECONDS_PER_LINK = 1e-5
 """How much later ranks end a launch without orders for each pair of nodes, whose effects rank 0
 fits (a twentieth of that on one core)."""
 
-SLOTS_OF_NOISE, MOST_NOISE, LONGEST_SLOT_S = 4, 0.02, 0.4
-"""After how many slots, for which noise within a transfer, and up to which duration a slot is made twice as long."""
+SLOTS_OF_NOISE = 4
+"""How many slots pass until the noise of transfers decides again how long slots are."""
+
+MOST_NOISE = 0.02
+"""The change within a transfer, by its robust deviation, above which slots become twice as long."""
+
+LONGEST_SLOT_S = 0.4
+"""The duration up to which slots become longer."""
 
 SHOW_INTERVAL_S, KEEP_INTERVAL_S = 1.0, 5.0
 """How often rank 0 shows its progress, and keeps what is measured: a launcher may kill all ranks if one dies."""

@@ -81,13 +81,15 @@ def seconds_of_nodes(
 
 
 def _on_host(ranks_of_node: int) -> Work:
-    affordable = int(MEMORY_SHARE * available_memory() / max(ranks_of_node, 1))
-    both_bytes = min(BEYOND_CACHES, affordable)
-    count = max(both_bytes // 2 // np.dtype(np.float32).itemsize, 1)
-    source = np.full(count, 1, np.float32)
-    target = np.full(count, 0, np.float32)
-    rows = min(ON_HOST_ROWS, math.isqrt(count))
-    left, right, product = (np.full((rows, rows), 0.5, np.float32) for _ in range(3))
+    memory_of_rank = MEMORY_SHARE * available_memory() / max(ranks_of_node, 1)
+    vector_bytes = min(BEYOND_CACHES, int(memory_of_rank)) // 2
+    elements = max(vector_bytes // np.dtype(np.float32).itemsize, 1)
+    source = np.full(elements, 1, np.float32)
+    target = np.full(elements, 0, np.float32)
+    rows = min(ON_HOST_ROWS, math.isqrt(elements))
+    left = np.full((rows, rows), 0.5, np.float32)
+    right = np.full((rows, rows), 0.5, np.float32)
+    product = np.full((rows, rows), 0.5, np.float32)
     return {
         MEMORY: partial(np.copyto, target, source),
         REDUCTION: partial(np.add, source, target, out=target),

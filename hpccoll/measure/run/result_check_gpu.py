@@ -176,9 +176,11 @@ class GpuCheck:
 
     def wrong(self) -> int:
         counter = np.uint64(self._gpu.address(self._counter))
+        generation = np.uint64(self.generation)
         for grid, block, _, segments in self._checks:
-            self._count(grid, block, (np.uint64(segments), np.uint64(self.generation), counter))
+            self._count(grid, block, (np.uint64(segments), generation, counter))
         counted_before = self._counted
-        self._counted = int(self._gpu.download(self._counter)[0])
+        (count,) = self._gpu.download(self._counter)
+        self._counted = int(count)
         different = self._counted - counted_before
         return different + self._missized + self._guards.wrong()

@@ -126,7 +126,9 @@ def draw(view: ScheduleView, path: Path, unit: int | None = None) -> None:
         unfinished.write_bytes(content)
 
 
-_PALE, _DARK, _FULL = (232, 241, 249), (120, 176, 220), "#1f6aa5"
+_PALE = 232, 241, 249
+_DARK = 120, 176, 220
+_FULL = "#1f6aa5"
 _SIZE = 10.5
 
 

@@ -52,5 +52,6 @@ def examine(root: Path = ROOT) -> Iterator[Finding]:
     """Yield the findings of all checks; ``root`` holds dev, etc, proc and sys of the machine."""
     machine = MachineFacts(root)
     for title, check in CHECKS.items():
-        if found := check(machine):
-            yield replace(found, title=title)
+        finding = check(machine)
+        if finding:
+            yield replace(finding, title=title)

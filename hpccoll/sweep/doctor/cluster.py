@@ -44,8 +44,8 @@ def cores(machine: MachineFacts) -> Finding:
 def shared_memory(machine: MachineFacts) -> Finding | None:
     if machine.shared_memory.free >= cpu_and_memory.MIN_SHARED_BYTES:
         return None
-    each = f"{cpu_and_memory.MPICH_BYTES_PER_RANK / 2**20:.1f} MiB"
-    remedy = f"MPICH uses {each} for each rank, transport shm and NCCL more; if ranks die of signal 7 or 11: "
+    bytes_of_rank = f"{cpu_and_memory.MPICH_BYTES_PER_RANK / 2**20:.1f} MiB"
+    remedy = f"MPICH uses {bytes_of_rank} for each rank, transport shm and NCCL more; if ranks die of signal 7 or 11: "
     return warning(
         "shared_memory",
         str(machine.shared_memory),
@@ -141,21 +141,21 @@ def topology(machine: MachineFacts) -> Finding | None:
     if not machine.settings:
         return None
     try:
-        known = query.load_topology()
-        others = _partitions_elsewhere(known)
+        default = query.load_topology()
+        elsewhere = _partitions_elsewhere(default)
     except BadInputError:  # the check of partitions says why
         return None
     except ValueError as error:
         remedy = "racks are those of SLURM_TOPOLOGY_ADDR; see 'scontrol show topology', or give diagnose --racks FILE"
         return warning("topology_unknown", str(error), remedy=remedy)
-    text = _racks_text(known)
-    if others:
-        text += f"; {join_words(others)}, and Slurm gives ranks the default one"
+    text = _racks_text(default)
+    if elsewhere:
+        text += f"; {join_words(elsewhere)}, and Slurm gives ranks the default one"
         remedy = "do: scontrol show topology NAME > FILE; hpccoll diagnose --racks FILE"
         return warning("topology_of_partition", text, remedy=remedy)
-    if known.plugin == FLAT:
+    if default.plugin == FLAT:
         return None
-    return info("topology", text, remedy=_BLOCK_REMEDY if known.plugin == BLOCK else "")
+    return info("topology", text, remedy=_BLOCK_REMEDY if default.plugin == BLOCK else "")
 
 
 _BLOCK_REMEDY = (
@@ -175,12 +175,12 @@ def _racks_text(topology: SlurmTopology) -> str:
 def _partitions_elsewhere(default: SlurmTopology) -> list[str]:
     """Return the partitions with a topology of topology.yaml that has other racks than the default one."""
     records = query.parse_records(query.slurm_output("scontrol", "-a", "-o", "show", "partition"))
-    others: list[str] = []
+    lines: list[str] = []
     for record in records:
         name = record.get("Topology")
         if name and query.load_topology(name) != default:
-            others.append(f"partition {record['PartitionName']} has topology {name}")
-    return others
+            lines.append(f"partition {record['PartitionName']} has topology {name}")
+    return lines
 
 
 def load(machine: MachineFacts) -> Finding | None:

@@ -20,17 +20,17 @@ def nccl_library(machine: MachineFacts) -> Finding:
     if not libraries:
         remedy = "load the site's module, or pip install nvidia-nccl-cu12 (or -cu13, to match CuPy)"
         return absent("nccl_missing", "not found: cases over nccl will be skipped", remedy=remedy)
-    loaded, *others = libraries
+    loaded, *hidden = libraries
     child = machine.python(VERSION.format(path=str(loaded)))
     if child.returncode:
         problem = critical if machine.gpus else warning
         return problem("nccl_broken", f"{loaded} cannot be loaded ({error_line(child)})")
-    found = f"{child.stdout.strip()}, {loaded}"
-    if not (gpu_stack.is_from_wheel(loaded) and others):
-        return info("nccl", found)
-    hidden = ", ".join(map(str, others))
-    remedy = f"to measure the site's NCCL, pip uninstall the wheel (nvidia-nccl-cu..), or set LD_PRELOAD={others[0]}"
-    return warning("nccl_hidden", f"{found}; this wheel hides {hidden}", remedy=remedy)
+    version = f"{child.stdout.strip()}, {loaded}"
+    if not (gpu_stack.is_from_wheel(loaded) and hidden):
+        return info("nccl", version)
+    names = ", ".join(map(str, hidden))
+    remedy = f"to measure the site's NCCL, pip uninstall the wheel (nvidia-nccl-cu..), or set LD_PRELOAD={hidden[0]}"
+    return warning("nccl_hidden", f"{version}; this wheel hides {names}", remedy=remedy)
 
 
 def nccl4py(machine: MachineFacts) -> Finding:

@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 TRANSFER_ELEMENTS = 1 << 18
 """The elements of a transfer: 1 MiB, above the eager limits of libraries."""
 
-PAIRED, CORRECT, WRONG = "paired", "correct", "wrong"
+PAIRED = "paired"
+CORRECT = "correct"
+WRONG = "wrong"
 """The output of children: MPI has connected two of them; the received data are correct, or wrong."""
 
 SELF_TRANSFER, PAIR_TRANSFER = (

@@ -20,8 +20,14 @@ if TYPE_CHECKING:
 
 SOURCE = Path(__file__).with_name("fold.cu")
 
-THREADS, UNROLL, VECTOR_BYTES = 256, 4, 16
-"""The threads of a block, the vectors that a thread loads at once from each input, and the bytes of a vector."""
+THREADS = 256
+"""The threads of a block."""
+
+UNROLL = 4
+"""The vectors that a thread loads at once from each input."""
+
+VECTOR_BYTES = 16
+"""The bytes of a vector."""
 
 KERNEL_TYPES = {
     "uint8": ("unsigned char", "unsigned int", "INTEGER"),

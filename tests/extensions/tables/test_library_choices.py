@@ -6,8 +6,9 @@ import pytest
 from library_results import joined, library_results
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.extensions.tables.library_choice_text import TOO_NOISY, library_choice_lines
+from hpccoll.extensions.tables.library_choice_text import library_choice_lines
 from hpccoll.extensions.tables.library_choices import library_choices
+from hpccoll.extensions.tables.table_conclusion import TOO_NOISY
 
 SIZES = 1024, 4096, 16384, 65536
 

@@ -284,6 +284,21 @@ def row_of(results, rules, library="openmpi"):
     return row
 
 
+def test_a_gain_has_its_factor_and_whether_it_is_noise_for_programs():
+    for seconds, half, within_noise in ((60, 0.02, False), (97, 0.001, True), (60, 0.4, True)):
+        results = library_results(
+            "openmpi",
+            {"default": {1024: 100}, "table": {1024: seconds}},
+            environments={"table": {FILE: str(TABLE)}},
+            half=half,
+        )
+        (call,) = verdicts(results, [rule("ring")])
+        assert call.gain.factor == pytest.approx(100 / seconds)
+        assert call.gain.within_noise is within_noise
+    (unchanged,) = verified(TREE, TREE, [rule("ring")])
+    assert unchanged.gain is None
+
+
 def test_a_call_that_does_the_same_without_the_table_has_no_gain():
     for results, rules in (
         (measured(TREE, TREE), []),

@@ -18,7 +18,8 @@ from library_results import library_results
 
 from hpccoll.cases.library_algorithms import library_algorithms, library_table
 from hpccoll.extensions.tables.formats.lint_table import lint_table
-from hpccoll.extensions.tables.formats.tuning_rule import ANY
+from hpccoll.extensions.tables.formats.mpich_json import write_mpich_json
+from hpccoll.extensions.tables.formats.tuning_rule import ANY, TuningRule
 from hpccoll.extensions.tables.formats.write_table import (
     FORMATS,
     expressible_choices,
@@ -26,6 +27,7 @@ from hpccoll.extensions.tables.formats.write_table import (
     table_files,
 )
 from hpccoll.extensions.tables.library_choices import library_choices
+from hpccoll.extensions.tables.verified_table_text import CHANGES_NOTHING
 from hpccoll.store import hdf5
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw_results import RawResults
@@ -227,19 +229,22 @@ def test_a_line_for_nccl_has_a_number_of_nodes_only_if_every_host_is_one(gpus, n
     assert lint_table(text).rules[0].nodes == nodes
 
 
-def write_raw(place, variant, times, version="MPICH 5.0.2"):
-    """Write the raw file of one variant: the nanoseconds of its calls by size, all of them alike."""
+def write_raw(place, variant, times, version="MPICH 5.0.2", half=0.0, environment=None):
+    """Write the raw file of one variant: the nanoseconds of its calls by size, which vary by a share of them."""
     forced = None if variant == "default" else variant.partition("-")[2]
     cases = [raw_examples.case(size, algorithm="native", in_place=True) for size in times]
     raw = RawResults(
-        path=place / f"{variant}.h5", job=raw_examples.job(*cases, variant=variant, name=variant)
+        path=place / f"{variant}.h5",
+        job=raw_examples.job(*cases, variant=variant, name=variant, environment=environment or {}),
     )
     raw.attempts.append(
         (raw_examples.attempt(run_id=variant, provenance={"mpi": {"version": version}}), [])
     )
     for case in cases:
         start = 10**15 + np.arange(40)[:, None] * 10**6 + np.zeros((1, 2), dtype=np.int64)
+        spread = int(half * times[case.bytes])
         end = start + times[case.bytes] + np.arange(40)[:, None] % 3
+        end += np.where(np.arange(40)[:, None] % 2, spread, -spread)
         taken = CaseTimes.from_samples(start, end, one_clock=True)
         raw.record(raw_examples.outcome(case, times=taken, requested=forced, executed="unknown"))
     hdf5.write_raw_file(raw, raw.path)
@@ -281,6 +286,62 @@ def test_a_table_that_changes_nothing_is_said_to_change_nothing(place):
     found = invoke("tune", ".", "--format", "mpich", "--out", "tree.json")
     assert (found.code, "leaves all calls" in found.out) == (0, True)
     assert "no algorithm is clearly faster" in found.out
+
+
+def json_of_table(place, half):
+    """Return the JSON of a table of two sizes, whose times vary by this share."""
+    write_raw(place, "default", {1024: 2000, 65536: 9000}, half=half)
+    write_raw(place, "mpich-ring", {1024: 3000, 65536: 5000}, half=half)
+    found = invoke("tune", ".", "--format", "mpich", "--out", "tree.json", "--json")
+    return json.loads(found.out)
+
+
+def test_json_says_as_the_text_does_what_is_within_the_noise_and_whether_the_table_changes_anything(
+    place,
+):
+    clear = json_of_table(place, half=0.0)
+    assert (clear["changes_nothing"], clear["findings"], clear["unused"]) == (False, [], [])
+    noisy = json_of_table(place, half=0.8)
+    assert noisy["changes_nothing"]
+    (finding,) = noisy["findings"]
+    assert (finding["kind"], finding["values"]) == (
+        "changes_nothing",
+        {"sizes": 2, "noisy_sizes": 1},
+    )
+    (unused,) = noisy["unused"]
+    assert (unused["algorithm"], unused["reason"]) == ("ring", "noise")
+    assert [gain["nbytes"] for gain in unused["gains"]] == [65536]
+    (kept,) = noisy["ranges"]
+    assert [size["within_noise"] for size in kept["sizes"]] == [False, True]
+    assert noisy["noise"]
+    text = invoke("tune", ".", "--format", "mpich", "--out", "tree.json").out
+    assert finding["text"] in text.splitlines()
+    assert noisy["noise"][0] in text.splitlines()
+
+
+TREE_VARIABLE = "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE"
+
+
+def test_verifying_a_table_that_changes_nothing_ends_with_0_and_says_so(place):
+    table = place / "nothing.json"
+    table.write_text(write_mpich_json(()))
+    write_raw(place, "table", {1024: 2000}, environment={TREE_VARIABLE: str(table)})
+    found = invoke("tune", ".", "--verify", table)
+    assert found.code == 0, found.out + found.err
+    assert CHANGES_NOTHING in found.out
+    record = json.loads(invoke("tune", ".", "--verify", table, "--json").out)
+    assert (record["changes_nothing"], len(record["calls"])) == (True, 1)
+
+
+def test_verifying_a_table_that_names_an_algorithm_ends_with_3_if_nothing_shows_what_ran(place):
+    table = place / "ring.json"
+    table.write_text(write_mpich_json([TuningRule(collective="allreduce", algorithm="ring")]))
+    write_raw(place, "table", {1024: 2000}, environment={TREE_VARIABLE: str(table)})
+    found = invoke("tune", ".", "--verify", table, "--json")
+    record = json.loads(found.out)
+    verdicts = [(call["rule"], call["verdict"]) for call in record["calls"]]
+    assert (found.code, record["changes_nothing"]) == (3, False)
+    assert verdicts == [("ring", "not shown")]
 
 
 def test_a_table_is_for_the_version_of_the_library_that_was_measured(place):
@@ -325,6 +386,7 @@ def test_what_cannot_be_a_table_is_one_line(place):
     invoke("tune", ".", "--format", "mpicc", "--out", "t").is_bad_input(
         "--format", "mpicc", "did you mean mpich?"
     )
+    (place / "t").touch()
     invoke("tune", ".", "--format", "mpich", "--judge", "t").is_bad_input(
         "--format with --out, --lint or --verify"
     )

@@ -14,7 +14,7 @@ from hpccoll.common.interruption import INTERRUPTED, interruptible
 from hpccoll.common.limits import FLAG, IntegerRange, PositiveNumber
 from hpccoll.common.options import Option, OptionKind, check_one_given
 from hpccoll.common.quantities import BYTES, DURATION, RATE
-from hpccoll.extensions.steps.training.step_keys import PREDICTED, SPEED, WALL, StepKey, option
+from hpccoll.extensions.steps.training.step_keys import PREDICTED, WALL, StepKey, option
 from hpccoll.schedule import DTYPE
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def _closed_form(keys: Mapping[str, Any]) -> _Answer:
         raise UnusableError("--rate", "the rate of the link of a GPU, such as 400gbit")
     compute_s, flops_rate, tokens = (keys[name] for name in ("compute", "flops_rate", "tokens"))
     choices = {"--compute": compute_s, "--flops-rate with --tokens": flops_rate or tokens}
-    check_one_given(SPEED, choices)
+    check_one_given("--compute", choices)
     if compute_s is None:
         if flops_rate is None or tokens is None:
             missing = "--tokens" if tokens is None else "--flops-rate"
@@ -255,6 +255,7 @@ PREDICT_STEP = Command(
                 "file of steps to compare, instead of --model",
                 metavar="F.yaml",
                 kind="path",
+                must_exist=True,
             ),
         ),
         STEP: (

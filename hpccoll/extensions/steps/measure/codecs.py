@@ -265,12 +265,14 @@ class Fp8Codec(Codec):
             mine[~np.isfinite(mine)] = 0
 
     def decode(self) -> None:
-        parts = self.messages[2].arrived.reshape(self.ranks, -1)
-        for number, words in enumerate(parts):  # a word with the scale, and then the codes
-            begin = number * self.part
-            values = self.gradient[begin : begin + self.part]
+        words_of_ranks = self.messages[2].arrived.reshape(self.ranks, -1)
+        for rank, words in enumerate(words_of_ranks):  # a word with the scale, and then the codes
+            begin = rank * self.part
+            end = begin + self.part
+            values = self.gradient[begin:end]
             scale = words.view(np.float32)[0]
-            codes = words.view(np.uint8)[WORD : WORD + len(values)]
+            codes_and_padding = words.view(np.uint8)[WORD:]
+            codes = codes_and_padding[: len(values)]
             self.type.decode(codes, scale, values)
             self.not_finite += not_finite(codes, self.compression.name)
 

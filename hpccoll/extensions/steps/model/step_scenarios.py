@@ -10,6 +10,7 @@ computation together. Without such a key, it computes as fast as the scenario be
 ``common``, ``step`` (the time of a step today) belongs to the first scenario.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -42,7 +43,7 @@ from hpccoll.extensions.steps.training.model_file import load_models, models_fro
 from hpccoll.extensions.steps.training.model_shape import ModelShape, with_sequence
 from hpccoll.extensions.steps.training.models import model_of
 from hpccoll.extensions.steps.training.parallelism import StepDtypes
-from hpccoll.extensions.steps.training.step_keys import PEAK_FLOPS, PREDICTED, SPEED, parallelism_of
+from hpccoll.extensions.steps.training.step_keys import PEAK_FLOPS, PREDICTED, parallelism_of
 from hpccoll.model.machine_file import MachineFile, read_machine
 from hpccoll.model.simulation_work import ShowProgress
 from hpccoll.schedule import Parameter
@@ -228,15 +229,29 @@ def predict_scenarios(path: Path, progress: ShowProgress | None = None) -> Scena
 
 @contextmanager
 def _naming(path: Path, scenario: Any) -> Iterator[None]:
-    """Name the file, the scenario and its key, which is that of an option, in errors."""
+    """Name the file and the scenario in errors, and its keys, where they name options."""
     try:
         yield
     except BadInputError as error:
-        if error.key.startswith("--"):
-            key = error.key.removeprefix("--").replace("-", "_")
-        else:
-            key = error.key
-        raise error.with_key(f"{path}: {scenario.name}: {key}") from None
+        *values, words = error.args[1:]
+        arguments = *values, _with_keys(words)
+        renamed = type(error)(f"{path}: {scenario.name}: {_with_keys(error.key)}", *arguments)
+        renamed.others = error.others
+        raise renamed from None
+
+
+OPTION = re.compile(r"(?<!\S)--([a-z][a-z-]*)")
+"""An option in a message."""
+
+
+def _with_keys(words: str) -> str:
+    """Return a text with keys of the file in the place of their options: ``flops_rate`` for ``--flops-rate``."""
+
+    def key_of(match: re.Match[str]) -> str:
+        key = match[1].replace("-", "_")
+        return key if key in Scenario.model_fields else match[0]
+
+    return OPTION.sub(key_of, words)
 
 
 def read_model_shape(name: str, key: str) -> ModelShape:
@@ -262,7 +277,7 @@ def compute_rate(keys: Mapping[str, Any], default: ComputeRate | None = None) ->
     }
     if default and not any(rates.values()):
         return default
-    check_one_given(SPEED, rates)
+    check_one_given("--compute", rates)
     if mfu is None and gpu is None:
         return ComputeRate(flops_rate, compute, step)
     if mfu is None or gpu is None:

@@ -30,9 +30,6 @@ COMPUTATIONS = WAIT, GEMM, NOTHING
 """How ranks compute: not at all, as a host whose accelerator computes; by products of matrices; or in no time."""
 
 
-SPEED = "how fast a GPU computes"
-"""What messages call the options that say it."""
-
 PEAK_FLOPS: Mapping[str, float] = {
     "v100": 125e12,
     "a100": 312e12,

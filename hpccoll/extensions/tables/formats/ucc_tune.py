@@ -72,19 +72,18 @@ def _assignments(text: str) -> Iterator[tuple[int, str, str]]:
 
 def _kind(token: str) -> str:
     """Return what a token looks like, in the order in which UCC tries it; empty for nothing."""
-    words = token.lower().split(",")
+    lower = token.lower()
+    words = lower.split(",")
     facts = library_table()["ucc"]
-    if set(words) <= set(facts["collectives"]):
-        return "collectives"
-    if set(words) <= set(facts["memories"]):
-        return "memories"
-    if _SCORE.fullmatch(token.lower()):
-        return "score"
-    if all("-" in word and _span(word) != (1, 0) for word in words):
-        return "sizes"
-    if _TEAMS.fullmatch(token):
-        return "teams"
-    return "algorithm" if token.startswith("@") else ""
+    kinds = {
+        "collectives": set(words).issubset(facts["collectives"]),
+        "memories": set(words).issubset(facts["memories"]),
+        "score": bool(_SCORE.fullmatch(lower)),
+        "sizes": all(map(_is_span, words)),
+        "teams": bool(_TEAMS.fullmatch(token)),
+        "algorithm": token.startswith("@"),
+    }
+    return next((kind for kind, is_of_kind in kinds.items() if is_of_kind), "")
 
 
 def _tokens(table: TuningTable, section: str, line: int) -> dict[str, str]:
@@ -205,10 +204,21 @@ def _have_common_values(first: Span, second: Span) -> bool:
     return max(first[0], second[0]) <= min(first[1], second[1])
 
 
+NO_SPAN = 1, 0
+"""What ``_span`` returns for a text that is not a range."""
+
+
+def _is_span(text: str) -> bool:
+    """Return whether a text is a range such as 0-4k."""
+    return "-" in text and _span(text) != NO_SPAN
+
+
 def _span(text: str) -> Span:
-    """Return a range such as 0-4k or 2-inf; (1, 0) if it is none."""
+    """Return a range such as 0-4k or 2-inf; NO_SPAN if it is none."""
     first, _, last = text.partition("-")
     try:
-        return parse_size(first), UNLIMITED if last.lower() == "inf" else parse_size(last)
+        begin = parse_size(first)
+        end = UNLIMITED if last.lower() == "inf" else parse_size(last)
     except BadInputError:
-        return 1, 0
+        return NO_SPAN
+    return begin, end

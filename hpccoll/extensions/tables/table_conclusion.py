@@ -1,0 +1,68 @@
+"""What a table of a library's own algorithms changes, and where noise leaves its choices open."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+
+from hpccoll.common.text import Finding, info, warning
+from hpccoll.common.units import format_count
+from hpccoll.extensions.tables.library_choices import DEFAULT, LibraryChoices
+
+TOO_NOISY = "too noisy to decide at {where}; do: measure again on an idle machine, with more seconds for each case"
+
+
+@dataclass(frozen=True, slots=True)
+class TableConclusion:
+    """How much of a table noise decides, over all collectives and numbers of ranks."""
+
+    sizes: int  # the measured sizes
+    noisy_sizes: int  # those at which noise leaves the choice open
+    # whether an algorithm is clearly faster than the default, and another one is better over the
+    # range of its sizes
+    is_any_clear: bool
+    changes_nothing: bool  # whether all calls are left to the library
+
+    @classmethod
+    def of(cls, choices: LibraryChoices) -> "TableConclusion":
+        """Return the conclusion on choices."""
+        sizes = 0
+        noisy_sizes = 0
+        is_any_clear = False
+        for key, ranges in groupby(choices.ranges, attrgetter("ranks_of_call")):
+            sizes += sum(len(size_range.sizes) for size_range in ranges)
+            noisy_sizes_of_call: set[int] = set()
+            for gain in choices.unused.get(key, ()):
+                is_any_clear |= gain.reason == "range"
+                if gain.reason == "noise":
+                    noisy_sizes_of_call.update(gain.gains)
+            noisy_sizes += len(noisy_sizes_of_call)
+        changes_nothing = all(size_range.choice.is_native for size_range in choices.ranges)
+        return cls(sizes, noisy_sizes, is_any_clear, changes_nothing and bool(choices.ranges))
+
+
+def conclusion_findings(choices: LibraryChoices) -> Iterator[Finding]:
+    """Yield that a table changes nothing, or that noise leaves some of its choices open, with the reason."""
+    conclusion = TableConclusion.of(choices)
+    sizes = conclusion.sizes
+    noisy = conclusion.noisy_sizes
+    too_noisy = TOO_NOISY.format(where=f"{noisy} of {format_count(sizes, 'size')}")
+    if conclusion.changes_nothing:
+        why = _why_nothing(conclusion, too_noisy)
+        text = f"the table leaves all calls to the library: {why}"
+        yield info("changes_nothing", text, sizes=sizes, noisy_sizes=noisy)
+    elif noisy:
+        text = f"the table leaves calls to the library: {too_noisy}"
+        yield warning("too_noisy", text, sizes=sizes, noisy_sizes=noisy)
+
+
+def _why_nothing(conclusion: TableConclusion, too_noisy: str) -> str:
+    """Return why a table leaves all calls to the library."""
+    if 0 < conclusion.noisy_sizes == conclusion.sizes:
+        return too_noisy
+    why = f"no algorithm is clearly faster than the {DEFAULT}"
+    if conclusion.is_any_clear:
+        why += " over a range of sizes"
+    if conclusion.noisy_sizes:
+        why += f"; {too_noisy}"
+    return why
