@@ -1,6 +1,6 @@
 """Prints the table of the faults of the peer kernel and its programs, with the check that finds each.
 
-    PYTHONPATH=tests python tests/transports/peer/mutations.py      # 20 minutes on 2 cores
+    PYTHONPATH=tests python tests/transports/peer/mutations.py      # 10 minutes on 2 cores
 
 It needs gcc with libtsan. A flag is not needed if clocks say that others order the same accesses.
 """
