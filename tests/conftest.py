@@ -61,7 +61,10 @@ SLOW_FILES = frozenset(
         "sweep/test_pair_launches.py",
         "transports/nccl/test_nccl_on_host.py",
         "transports/peer/test_ll_protocol.py",
+        "transports/peer/test_peer_counts.py",
         "transports/peer/test_peer_kernel.py",
+        "transports/peer/test_peer_mutants.py",
+        "transports/peer/test_peer_rows.py",
         "transports/peer/test_peer_transport.py",
     )
 )

@@ -193,14 +193,23 @@ PEER_SHIM = (
         "static thread_local struct { unsigned x; } blockIdx",
     )
     + """
+#include <pthread.h>
 #include <sched.h>
 #include <thread>
 #include <vector>
-static void __syncthreads() {}
-static bool __syncthreads_or(bool any) { return any; }
+struct Team { pthread_barrier_t barrier; bool any; long long* shared; };
+static thread_local Team* team;
+static void __syncthreads() { pthread_barrier_wait(&team->barrier); }
+static bool __syncthreads_or(bool any) {  // nothing is run after it was true once
+    if (any) __atomic_store_n(&team->any, true, __ATOMIC_RELAXED);
+    __syncthreads();
+    const bool result = __atomic_load_n(&team->any, __ATOMIC_RELAXED);
+    __syncthreads();  // all threads have read it
+    return result;
+}
 """
 )
-"""A block is one thread of the host, so that the threads of a block never wait for each other."""
+"""The threads of a block are threads of the host, with a barrier of their own."""
 
 PEER_ASSEMBLY = {
     'asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(flag) : "memory");': (
@@ -218,7 +227,7 @@ PEER_ASSEMBLY = {
     'asm volatile("st.relaxed.sys.global.u64 [%0], %1;" : : "l"(word), "l"(value) : "memory");': (
         "point_of_word(); __atomic_store_n(word, value, __ATOMIC_RELAXED);"
     ),
-    "__shared__ long long": "static thread_local long long",
+    "__shared__ long long chunk[CHUNK * WORDS];": "long long* chunk = team->shared;",
 }
 """The accesses of the peer kernel to flags, and those of C with the same order of memory."""
 
@@ -227,15 +236,23 @@ PEER_FLAGS = "-O1", "-w", "-fwrapv", "-ffp-contract=off", "-pthread"
 PEER_LAUNCH = """
 static void run_blocks(int blocks, const long long* programs, const long long* instructions, const long long* inputs,
                        Count* epochs, const int* abort, Count* waits) {
+    std::vector<Team> teams(blocks);
+    std::vector<long long> shared((size_t)blocks * CHUNK * WORDS);
     std::vector<std::thread> running;
-    for (int block = 0; block < blocks; ++block)
-        running.emplace_back([=] {
-            blockIdx.x = block;
-            begin_thread();
-            peer(programs, instructions, inputs, epochs, abort, waits);
-            end_thread();
-        });
+    for (int block = 0; block < blocks; ++block) {
+        Team* own = &teams[block];
+        own->any = false, own->shared = &shared[(size_t)block * CHUNK * WORDS];
+        pthread_barrier_init(&own->barrier, nullptr, THREADS);
+        for (int thread = 0; thread < THREADS; ++thread)
+            running.emplace_back([=] {
+                blockIdx.x = block, threadIdx.x = thread, team = own;
+                begin_thread();
+                peer(programs, instructions, inputs, epochs, abort, waits);
+                end_thread();
+            });
+    }
     for (auto& thread : running) thread.join();
+    for (Team& own : teams) pthread_barrier_destroy(&own.barrier);
 }
 
 extern "C" void launch_peer(int blocks, const long long* programs, const long long* instructions,
@@ -286,10 +303,11 @@ static void point_of_word() {
 """Blocks run as the host schedules its threads."""
 
 
-def peer_program(element, op, replaced=(), scheduler=FREE_RUN):
+def peer_program(element, op, replaced=(), scheduler=FREE_RUN, threads=1):
     """Return the C++ of the peer kernel for a dtype and a reduction.
 
-    ``replaced`` are pairs of a text in it and what takes its place.
+    ``replaced`` are pairs of a text in it and what takes its place; ``threads`` are those of a
+    block, one if the scheduler chooses which block runs.
     """
     text = kernel_source()
     for assembly, plain in {**ASSEMBLY, **PEER_ASSEMBLY}.items():
@@ -298,7 +316,7 @@ def peer_program(element, op, replaced=(), scheduler=FREE_RUN):
     for before, after in replaced:
         assert before in text, before
         text = text.replace(before, after)
-    macros = {**kernel_macros(element, op), "THREADS": "1", "UNROLL": "2"}
+    macros = {**kernel_macros(element, op), "THREADS": str(threads), "UNROLL": "2"}
     defines = [f"#define {name} {value}" for name, value in macros.items()]
     return "\n".join([PEER_SHIM, scheduler, *defines, text, PEER_LAUNCH])
 

@@ -82,6 +82,14 @@ NOT_RUN = {
         "hpccoll compare --make-reference run1.txt",
     ): "has six outputs; tests/cli/test_accept.py runs it",
     ("results/README.md", "export TORCH"): "needs a job that hangs; tests/cli/test_trace.py traces",
+    (
+        "results/PREDICT.md",
+        "hpccoll import pico/results/lumi",
+    ): "needs PICO's results; tests/model/test_fit_to_imported_results.py fits small ones",
+    (
+        "results/PREDICT.md",
+        "hpccoll import pico/results/leonardo",
+    ): "needs PICO's results; tests/model/test_fit_to_imported_results.py predicts from small ones",
     ("results/FILES.md", "h5dump"): "tests/analysis/test_files_guide.py runs it",
     ("results/CHOOSE.md", "hpccoll compare results/last-week"): "noise decides its exit code; "
     "tests/analysis/test_run_comparison.py compares",

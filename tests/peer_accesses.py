@@ -27,10 +27,11 @@ class Access:
 class Ordered:
     """The accesses of all programs of an operation, with the clock of each instruction.
 
-    ``dropped`` is a flag that is awaited for nothing: (rank, block, position, flag).
+    ``dropped`` is a flag that is awaited without acquiring anything, ``unreleased`` one that is raised
+    without releasing anything: (rank, block, position, flag).
     """
 
-    def __init__(self, programs, dropped=None):
+    def __init__(self, programs, dropped=None, unreleased=None):
         self.ranks = len(programs)
         self.programs = {
             (me, block): program.instructions
@@ -44,6 +45,8 @@ class Ordered:
             for name in ("src", "dst", "tmp")
         }
         self.dropped = dropped
+        self.unreleased = unreleased
+        self.released = {}  # the last clock that was released with each flag
         self.clocks = {block: [] for block in self.programs}
         self.accesses = defaultdict(list)
         self._run()
@@ -85,7 +88,7 @@ class Ordered:
             self._end_instruction(block, clock)
             if isinstance(instruction, Raise):
                 for flag in instruction.flags:
-                    self._raise(raised, me, number, flag, clock.copy())
+                    self._raise(raised, (me, number, position - 1, flag), clock.copy())
             elif not isinstance(instruction, Await):
                 self._access(block, position, instruction)
         return True
@@ -94,9 +97,13 @@ class Ordered:
         clock[self.numbers[block]] = len(self.clocks[block]) + 1
         self.clocks[block].append(clock.copy())
 
-    @staticmethod
-    def _raise(raised, me, number, flag, clock):
+    def _raise(self, raised, place, clock):
         """A flag that counts further than the next message raises all of those before it."""
+        me, number, _, flag = place
+        counted = me, number, flag.peer, flag.kind
+        if place == self.unreleased:
+            clock = self.released.get(counted, np.zeros_like(clock))
+        self.released[counted] = clock
         for earlier in range(flag.number, 0, -1):
             key = me, number, flag.peer, flag.kind, earlier
             if key in raised:

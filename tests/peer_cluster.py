@@ -3,6 +3,7 @@
 import ctypes
 import threading
 import time
+from hashlib import sha256
 from itertools import count
 
 import numpy as np
@@ -11,10 +12,13 @@ from schedule_examples import buffers, defined_part
 
 from hpccoll.schedule.lockstep import run_lockstep
 from hpccoll.transports.peer.lowering import PeerLowering
+from hpccoll.transports.peer.peer_plan import Waits
 from hpccoll.transports.peer.program import FLAG_KINDS, buffer_of_peer, words_from
 from hpccoll.transports.peer.program_tables import (
+    AWAIT,
     GATHER,
     INPUT_BITS,
+    RAISE,
     FlagMemory,
     program_tables,
 )
@@ -87,6 +91,12 @@ INPUT_NUMBERS = 3
 OTHER_VALUE = 0x42F60000
 """Data of a word: 123 as a float32."""
 
+ABORT_S = 20.0
+"""The seconds after which a wait that goes on ignores the abort."""
+
+ENDS_WAITS = 1 << 40
+"""A count that no flag is awaited beyond."""
+
 
 class Rank(ctypes.Structure):
     """The structure of the same name in cpu_kernels.py."""
@@ -112,10 +122,13 @@ class Rank(ctypes.Structure):
     )
 
 
-def peer_library(directory, element, op, replaced=(), scheduler=FREE_RUN, flags=PEER_FLAGS):
+def peer_library(
+    directory, element, op, replaced=(), scheduler=FREE_RUN, flags=PEER_FLAGS, threads=1
+):
     """Return the kernel and its clusters for a dtype and a reduction, compiled once for each set of arguments."""
-    name = f"cluster-{element}-{op}-{abs(hash((tuple(replaced), scheduler, flags)))}"
-    program = peer_program(element, op, replaced, scheduler)
+    program = peer_program(element, op, replaced, scheduler, threads)
+    variant = sha256(" ".join([program, *flags]).encode()).hexdigest()[:16]
+    name = f"cluster-{element}-{op}-{variant}"
     return ctypes.CDLL(str(compiled(directory, name, program, *flags)))
 
 
@@ -219,17 +232,31 @@ class PeerCluster:
         running.join()
         return None
 
-    def abort_while_awaiting(self, library, address, number):
-        """Run once, and abort as soon as a rank says that it awaits message ``number`` of the flag at ``address``."""
+    def withhold(self, address, number):
+        """Have no rank raise the flag at ``address`` as far as ``number``."""
+        for tables in self.tables:
+            rows = tables.instructions
+            raises = (rows[:, 0] == RAISE) & (rows[:, 1] == address) & (rows[:, 3] >= number)
+            rows[raises, 3] = number - 1
+
+    def abort_while_awaiting(self, library, address, number, patience_s=ABORT_S):
+        """Run once, and abort as soon as a rank says that it awaits message ``number`` of the flag at ``address``.
+
+        Returns:
+            what this rank says that it awaits; None if no rank comes to await it.
+
+        Raises:
+            AssertionError: if a wait goes on ``patience_s`` after the abort.
+        """
 
         def awaits(tables, told):
             row = tables.instructions[told & INSTRUCTION]
-            return (int(row[1]), int(row[3])) == (address, number)
+            return row[0] == AWAIT and (int(row[1]), int(row[3])) == (address, number)
 
-        return self._abort_when(library, awaits) is not None
+        return self._abort_when(library, awaits, patience_s)
 
     def abort_while_awaiting_words(self, library, address):
-        """Likewise for words at ``address``; return the rank that says so, None if none does."""
+        """Likewise for words at ``address``."""
 
         def awaits(tables, told):
             row = tables.instructions[told & INSTRUCTION]
@@ -238,27 +265,39 @@ class PeerCluster:
 
         return self._abort_when(library, awaits)
 
-    def _abort_when(self, library, awaits):
-        """Run once, and abort when ``awaits`` is true for a rank's tables and what it tells; return the rank."""
+    def _abort_when(self, library, awaits, patience_s=ABORT_S):
+        """Run once, and abort when ``awaits`` is true for a rank's tables and what it tells; return its words."""
         results = [np.zeros((1, len(dst)), dst.dtype) for dst in self.before]
         records = (Rank * len(results))(*map(self._record, count(), results))
         pointer = ctypes.c_void_p(self.abort.ctypes.data)
         arguments = (len(results), records, self.blocks, 1, pointer, 0)
         running = threading.Thread(target=library.run_cluster, args=arguments)
         running.start()
-        waiting = None
-        while running.is_alive() and waiting is None:
+        words = None
+        while running.is_alive() and words is None:
             time.sleep(0.001)
-            waiting = self._waiting_rank(awaits)
+            words = self._words_of_waiting_rank(awaits)
         self.abort[0] = 1
-        running.join()
-        return waiting
+        running.join(patience_s)
+        if not running.is_alive():
+            return words
+        while running.is_alive():  # blocks that go on raise flags less far
+            self._end_all_waits()
+            running.join(0.1)
+        raise AssertionError(f"a wait goes on after the abort: {words}")
 
-    def _waiting_rank(self, awaits):
-        for me, (tables, told) in enumerate(zip(self.tables, self.waits, strict=True)):
-            for number in told[told > 0].tolist():
-                if awaits(tables, number - 1):
-                    return me
+    def _end_all_waits(self):
+        """Raise all flags, and write all words of the operation before the one that runs."""
+        for flags in self.flags:
+            flags[:] = ENDS_WAITS
+        for epochs, words in zip(self.epochs, self.words, strict=True):
+            for array in words.values():
+                array[:] = (int(epochs[0]) + 1) << 32
+
+    def _words_of_waiting_rank(self, awaits):
+        for tables, told in zip(self.tables, self.waits, strict=True):
+            if any(awaits(tables, number - 1) for number in told[told > 0].tolist()):
+                return Waits(self.abort, told.copy(), tables.flags).described()
         return None
 
     def _record(self, me, results):

@@ -7,20 +7,6 @@ from hpccoll.schedule import dtype_of
 
 SHAPES = (1, 1), (3, 2), (4, 4)
 """Channels, and those in flight."""
-SOME = (
-    "all_reduce-ring",
-    "all_reduce-recursive_doubling",
-    "all_reduce-direct",
-    "broadcast-chain",
-    "all_gather-bruck",
-    "all_to_all-pairwise",
-)
-
-IMPATIENT = [
-    ("#define LOOKS 1024", "#define LOOKS 1"),
-    ("#define PATIENCE 65536", "#define PATIENCE 2"),
-]
-"""A thread yields after each look at a flag: on a busy core the looks of the GPU's kernel take minutes."""
 
 
 def operations(ranks, dtype, *, elements=203):

@@ -19,12 +19,15 @@ ENDED = "ended"
 class OverwrittenWords:
     """The words of all programs of an operation that are overwritten unread, when it runs several times.
 
-    ``dropped`` is a rank and a peer: the rank does not await that the peer has begun.
+    ``dropped`` is a rank and a peer: the rank does not await that the peer has begun. With
+    ``words_order`` a word that is taken orders all that its writer has done, as it does where it is
+    stored with release and loaded with acquire semantics.
     """
 
-    def __init__(self, programs, dropped=None):
+    def __init__(self, programs, dropped=None, *, words_order=False):
         self.programs = programs
         self.dropped = dropped
+        self.words_order = words_order
         self.blocks = [
             (me, number) for me, of_rank in enumerate(programs) for number in range(len(of_rank))
         ]
@@ -108,13 +111,20 @@ class OverwrittenWords:
         me, number = block
         peer = self.peers[span.buffer]
         words = me, peer, number, operation
-        while not any(span.start in elements for elements, _ in self.pushed[words]):
+        clocks = self._clocks_of_pushes(words, span)
+        while not clocks:
             yield None
+            clocks = self._clocks_of_pushes(words, span)
+        if self.words_order:
+            np.maximum(self.clocks[block], clocks[0], out=self.clocks[block])
         own = self.numbers[block]
         self.events[own] += 1
         self.clocks[block][own] = self.events[own]
         self.read[words].append((range(span.start, span.stop), self.events[own]))
         yield self.begun[peer, operation]
+
+    def _clocks_of_pushes(self, words, span):
+        return [clock for elements, clock in self.pushed[words] if span.start in elements]
 
     def overwritten_unread(self):
         """Return the words that may be overwritten before they are read: receiver, sender, block and operation."""

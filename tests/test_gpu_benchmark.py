@@ -26,7 +26,7 @@ import costs  # noqa: E402
 import gpu as benchmark  # noqa: E402
 import mps  # noqa: E402
 import order  # noqa: E402
-import runs  # noqa: E402
+import peer_kernel  # noqa: E402
 import sanitizer  # noqa: E402
 import steps  # noqa: E402
 import suite  # noqa: E402
@@ -328,7 +328,9 @@ def test_the_first_parts_are_tried_within_nine_minutes_each_with_a_question_that
     assert benchmark.PARTS["every_case"].shares == benchmark.IN_TURNS
 
 
-def test_a_run_is_complete_if_it_leaves_out_cases_with_the_schedule_of_another_one(monkeypatch):
+def test_a_run_is_complete_if_it_leaves_out_cases_with_the_schedule_of_another_one(
+    monkeypatch, tmp_path
+):
     plans = MeasuredPlans(Layout.of(2), Shape(1, 2))
     reasons = []
     for algorithm in ("ring", "direct"):
@@ -338,9 +340,49 @@ def test_a_run_is_complete_if_it_leaves_out_cases_with_the_schedule_of_another_o
     for reason in reasons:
         rows.append(SimpleNamespace(status="skipped" if reason else "ok", reason=reason))
     assert [row.status for row in rows] == ["ok", "skipped"]
-    monkeypatch.setattr(runs, "measured", lambda *_, **_more: (rows, len(rows), ""))
-    verdict, right = runs._right_rows(None, 2, (), "peer", "right rows")
+    monkeypatch.setattr(peer_kernel, "measured", lambda *_, **_more: (rows, len(rows), ""))
+    verdict, right = peer_kernel.right_rows(Here(tmp_path, 60), 2, "right rows")
     assert (verdict.status, right) == (REACHED, rows[:1])
+
+
+@pytest.mark.parametrize(
+    ("code", "output", "status"),
+    [
+        (0, "", REACHED),
+        (None, "", MISSED),
+        (1, "AssertionError: not what lockstep has: all_reduce", WRONG),
+        (1, "AssertionError: on the stream: all_reduce", MISSED),
+    ],
+)
+def test_only_other_bits_of_the_peer_kernel_are_a_wrong_result(
+    monkeypatch, tmp_path, code, output, status
+):
+    monkeypatch.setattr(peer_kernel, "launched", lambda *_: (code, output))
+    verdict = peer_kernel.contract(Here(tmp_path, 60), 2, "bits")
+    assert verdict.status == status
+
+
+@pytest.mark.parametrize(("microseconds", "status"), [(19, REACHED), (21, MISSED)])
+def test_a_ring_of_the_peer_kernel_is_held_against_a_fifth_of_that_over_nccl(
+    tmp_path, microseconds, status
+):
+    rows = []
+    for transport, protocol, time_us in (
+        ("nccl", None, 100),
+        ("peer", "ll", microseconds),
+        ("peer", "simple", 50),
+    ):
+        params = {"protocol": protocol} if protocol else {}
+        seconds = time_us * 1e-6
+        row = {"bytes": 64, "algorithm": "ring", "transport": transport, "median_s": seconds}
+        rows.append(SimpleNamespace(params=params, **row))
+    *times, verdict = peer_kernel.times_of_steps(Here(tmp_path, 60), 8, rows)
+    assert [time.got for time in times] == [
+        "100, 7.14 a step",
+        f"{microseconds}, {microseconds / 14:.3g} a step",
+        "50, 3.57 a step",
+    ]
+    assert verdict.status == status
 
 
 def test_every_part_has_a_function_and_files_that_exist():
@@ -437,6 +479,20 @@ def test_a_digest_changes_with_a_file_or_its_name_and_with_nothing_else(tmp_path
 
 @pytest.mark.mpi
 @pytest.mark.long
+def test_the_part_of_the_peer_kernel_runs_on_the_test_library(mpiexec, nccl_library, tmp_path):  # noqa: ARG001
+    ran = on_host(nccl_library, tmp_path, "peer")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    statuses = by_status(tmp_path)
+    assert [line.partition(":")[0] for line in statuses["reached"]] == [
+        "one kernel on the memory of peers, 2 ranks",
+        "rings of one kernel and of NCCL's calls, 2 ranks",
+    ]
+    for way in ("nccl", "peer ll", "peer simple"):
+        assert any(f"over {way}: us" in line for line in statuses["recorded"])
+
+
+@pytest.mark.mpi
+@pytest.mark.long
 def test_parts_on_ranks_that_share_a_gpu_run_on_the_test_library(mpiexec, nccl_library, tmp_path):  # noqa: ARG001
     ran = on_host(nccl_library, tmp_path, "one_gpu,variants,phases,silent,launch_order")
     # the library knows no peers, and one algorithm
@@ -489,7 +545,7 @@ def test_a_server_of_mps_has_directories_of_its_own_and_is_ended_by_quit(
         started = log.read_text()
     place = started.split()[1]
     assert started == f"-d {place} there\n"
-    assert log.read_text() == f"{started} {place} there\nquit\n"
+    assert log.read_text() == f"{started} {place} there\n{mps.QUIT}"
     assert how.startswith(said)
     assert serves or "no client" in how
     assert more.get("CUDA_MPS_PIPE_DIRECTORY") == (place if serves else None)

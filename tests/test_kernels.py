@@ -9,6 +9,7 @@ from nvrtc_kernels import (
     LIBRARIES,
     OPS,
     PACKAGE,
+    PEER,
     Nvrtc,
     Variant,
     complaints,
@@ -53,6 +54,17 @@ def test_no_kernel_takes_subnormals_for_zeros_as_cupy_compiles_it(nvrtc):
     }
     assert all(".entry" in code for code in ptx.values())
     assert [label for label, code in ptx.items() if ".ftz" in code] == []
+
+
+def test_the_peer_kernel_orders_its_flags_for_the_system_and_reads_peers_coherently(nvrtc):
+    """A load through the read-only cache (.nc) may not see what a peer has written during the launch."""
+    for variant in variants():
+        if variant.source != PEER or variant.macros["OP"] != "SUM":
+            continue
+        ptx = nvrtc.compile(variant, "compute_80", "-ftz=true")[0].decode()
+        assert "ld.acquire.sys.global.u64" in ptx, variant.label
+        assert "st.release.sys.global.u64" in ptx, variant.label
+        assert ".nc." not in ptx, variant.label
 
 
 def test_spills_and_a_silent_assembler_are_defects():

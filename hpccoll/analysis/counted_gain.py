@@ -10,6 +10,7 @@ from hpccoll.common.text import Finding, info, warning
 from hpccoll.common.units import format_per_cent, format_seconds
 from hpccoll.evidence.verdict import UNKNOWN
 from hpccoll.schedule import collective
+from hpccoll.store.counted_job import mpi_library_name
 from hpccoll.store.rows import Results, Row
 
 COLLECTIVES = {
@@ -44,6 +45,9 @@ ITEM_BYTES = {"float32": 4, "float64": 8, "int32": 4, "int64": 8}
 
 WORTH = 0.01
 """The share of a run below which another algorithm is not worth a table."""
+
+NOTHING = 0.0005
+"""The share of a run below which a gain is none: in per cent with a decimal it is 0.0."""
 
 DEFAULT = "default"
 """The variant with the library's own choices."""
@@ -90,9 +94,23 @@ class ProgramGain:
         return self.interval_s[1] / max(self.shares.run_s, 1e-9)
 
     @property
+    def waiting_s(self) -> float:
+        """The seconds of the run that the measured calls take beyond what they took as they were measured."""
+        waiting_s = 0.0
+        for gain in self.gains:
+            transfer_s = _transfer_s(self.shares, gain.share, gain.default_s)
+            waiting_s += gain.share.seconds - transfer_s
+        return waiting_s
+
+    @property
     def is_worth_it(self) -> bool:
         """Whether a table may be worth its while."""
         return self.at_most >= WORTH
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether an algorithm is faster than the default by intervals that are apart."""
+        return any(gain.interval_s[0] > 0 for gain in self.gains)
 
     @property
     def findings(self) -> list[Finding]:
@@ -133,9 +151,7 @@ def program_gain(shares: CountedShares, results: Results) -> ProgramGain:
     gains = []
     for share in measurable_kinds(shares):
         rows = [row for row in results.rows if _is_of(row, share)]
-        launch = share.group.launch
-        ranks = sum(rank.launch == launch for rank in shares.job.ranks)
-        gain = _call_gain(share, rows, ranks)
+        gain = _call_gain(shares, share, rows)
         if gain:
             gains.append(gain)
     gains.sort(key=lambda gain: -gain.gain_s)
@@ -175,11 +191,8 @@ def _is_of(row: Row, share: KindShare) -> bool:
     return ran in (UNKNOWN, row.requested)
 
 
-def _call_gain(share: KindShare, rows: Sequence[Row], ranks: int) -> CallGain | None:
-    """Return what the best of rows saves in the calls of a kind; None without the default and another algorithm.
-
-    The ``ranks`` are those of the launch, over which the seconds of a kind are a mean.
-    """
+def _call_gain(shares: CountedShares, share: KindShare, rows: Sequence[Row]) -> CallGain | None:
+    """Return what the best of rows saves in the calls of a kind; None without the default and another algorithm."""
     timed = _timed_alike(rows, share)
     defaults = [row for row in timed if row.variant in (None, DEFAULT)]
     if not defaults or len(defaults) == len(timed):
@@ -188,8 +201,7 @@ def _call_gain(share: KindShare, rows: Sequence[Row], ranks: int) -> CallGain | 
     best = min(timed, key=_median_s)
     default_s = _median_s(default)
     best_s = _median_s(best)
-    calls = share.all_calls / ranks  # a rank's, also of communicators with some of the ranks
-    spent_s = min(calls * default_s, share.seconds)
+    spent_s = _transfer_s(shares, share, default_s)
     if best is default:
         return CallGain(share, default_s, best_s, DEFAULT, 0.0, (0.0, 0.0))
     low = spent_s * max(0.0, 1 - _interval(best)[1] / _interval(default)[0])
@@ -197,6 +209,17 @@ def _call_gain(share: KindShare, rows: Sequence[Row], ranks: int) -> CallGain | 
     gain_s = spent_s * (1 - best_s / default_s)
     name = best.requested or best.variant or DEFAULT
     return CallGain(share, default_s, best_s, name, gain_s, (low, high))
+
+
+def _transfer_s(shares: CountedShares, share: KindShare, default_s: float) -> float:
+    """Return what the calls of a kind would take by the default as it was measured, at most what they took.
+
+    It is a mean over the ranks of the launch, as the seconds of a kind.
+    """
+    launch = share.group.launch
+    ranks = sum(rank.launch == launch for rank in shares.job.ranks)
+    calls = share.all_calls / ranks  # a rank's, also of communicators with some of the ranks
+    return min(calls * default_s, share.seconds)
 
 
 def _timed_alike(rows: Sequence[Row], share: KindShare) -> list[Row]:
@@ -222,7 +245,10 @@ def _median_s(row: Row) -> float:
 
 def _findings(gain: ProgramGain) -> Iterator[Finding]:
     run_s = gain.shares.run_s
-    if not gain.is_worth_it:
+    if gain.gains and gain.at_most < NOTHING:
+        text = "nothing to gain: no algorithm is faster than what your library chooses; leave it"
+        yield info("leave it", text, at_most=gain.at_most)
+    elif not gain.is_worth_it:
         at_most = format_per_cent(gain.at_most)
         yield info("leave it", f"at most {at_most} of your run: leave it", at_most=gain.at_most)
     elif gain.gains:
@@ -231,9 +257,16 @@ def _findings(gain: ProgramGain) -> Iterator[Finding]:
         ends = f"{format_per_cent(low / run_s)} to {format_per_cent(high / run_s)}"
         saved = f"{format_seconds(gain.gain_s)} of {format_seconds(run_s)}"
         text = f"other algorithms would save at most {saved}: {format_per_cent(share)} ({ends})"
-        yield info("gain", text, gain_s=gain.gain_s, interval_s=[low, high], share=share)
+        remedy = ""
+        if not gain.is_clear:
+            text += "; within the noise, none is faster"
+            remedy = "leave it, or measure again on an idle machine"
+        interval_s = [low, high]
+        yield info(
+            "gain", text, remedy=remedy, gain_s=gain.gain_s, interval_s=interval_s, share=share
+        )
     else:
-        library = gain.shares.job.launches[0].library
+        library = mpi_library_name(gain.shares.job.launches[0].library)
         yield warning(
             "nothing measured",
             "no algorithm was measured beside the default",
@@ -249,8 +282,15 @@ def _coverage_findings(gain: ProgramGain) -> Iterator[Finding]:
     number = re.search(r"\d+(\.\d+)+", library)
     for version in gain.measured_with:
         if version and number and number[0] not in version:
-            text = f"measured with {version}, while the program ran on {library}"
+            names = mpi_library_name(version), mpi_library_name(library)
+            text = f"measured with {names[0]}, while the program ran on {names[1]}"
             yield warning("other library", text, measured_with=version, library=library)
+    waiting = gain.waiting_s / gain.shares.run_s
+    if waiting >= WORTH:
+        part = format_per_cent(waiting)
+        why = "waiting for late ranks, which no algorithm saves"
+        text = f"these calls took {part} of the run beyond the measured times: {why}"
+        yield info("waiting", text, share=waiting)
     measured = sum(call.share.share for call in gain.gains)
     left_out = gain.shares.share - measured
     if left_out >= WORTH:

@@ -232,6 +232,20 @@ def size_text(share: KindShare) -> str:
     return f"about {format_rounded_size(share.mean_bytes)}"
 
 
+def element_text(share: KindShare) -> str:
+    """Return the element type without MPI's prefix, empty without one: ``DOUBLE``, ``derived``."""
+    return _without_prefix(share.kind.dtype)
+
+
+def reduction_text(share: KindShare) -> str:
+    """Return the operation without MPI's prefix, empty without one: ``SUM``, ``user``."""
+    return _without_prefix(share.kind.operation)
+
+
+def _without_prefix(name: str) -> str:
+    return name.removeprefix("MPI_").replace("none", "")
+
+
 def communicator_text(group: CountedGroup) -> str:
     """Return where a communicator is: ``4 ranks of 2 nodes``."""
     if group.created_by == OTHERS:
@@ -250,29 +264,32 @@ def _absence_findings(job: CountedJob) -> Iterator[Finding]:
         ranks = [rank for _, rank in job.missing]
         yield warning(
             "missing",
-            f"nothing is counted of rank {format_cpu_list(ranks)}",
-            remedy="its process was ended, or its node cannot write to the directory",
+            f"nothing is counted of {_ranks_text(ranks)}",
+            remedy="the process was ended, or the node cannot write to the directory",
             ranks=ranks,
         )
     by_end: dict[str, list[int]] = {}
     for rank in job.unfinished:
         by_end.setdefault(rank.end, []).append(rank.rank)
     meanings = {
-        "running": "was ended from outside: counted until it last wrote",
+        "running": "had not ended at the last write: killed, or still running; later calls are missing",
         "aborted": "called MPI_Abort: counted until then",
         "exited": "ended without MPI_Finalize: counted until then",
     }
     for end, ranks in by_end.items():
         meaning = meanings.get(end, "ended in an unknown way")
-        yield warning(
-            "unfinished", f"rank {format_cpu_list(ranks)} {meaning}", ranks=ranks, end=end
-        )
+        yield warning("unfinished", f"{_ranks_text(ranks)} {meaning}", ranks=ranks, end=end)
     if job.damaged:
         yield warning(
             "damaged",
             f"cannot be read: {join_words(first_few(job.damaged, MOST_NAMED, 'file'))}",
             files=list(job.damaged),
         )
+
+
+def _ranks_text(ranks: Sequence[int]) -> str:
+    noun = "rank" if len(ranks) == 1 else "ranks"
+    return f"{noun} {format_cpu_list(ranks)}"
 
 
 def _overhead_finding(shares: CountedShares) -> Finding:

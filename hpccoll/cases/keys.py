@@ -117,7 +117,7 @@ SWEEP: Mapping[str, Key] = {
         "openmpi-*, set their own"
     ),
     "timing": Key(
-        "timings: single; over nccl also aggregated (operations back to back), nccl-tests (its loop); over mpi osu",
+        "timings: single; over nccl and peer aggregated (operations back to back); over nccl nccl-tests; over mpi osu",
         ("single",),
     ),
     "load": Key(

@@ -42,6 +42,23 @@ CLUSTER = Option(
     ("--cluster",), "cluster of 'hpccoll list clusters', or a file F.yaml", metavar="NAME|F.yaml"
 )
 NODES = Option(("--nodes",), "numbers of nodes: 2,8, or 2-64 doubled", "2,8,64", metavar="N,..")
+MAX_NODES = Option(
+    ("--max-nodes",),
+    "the most nodes of a job whose collectives the machine is fitted to; those on more are held out "
+    "[half of the largest job's]",
+    metavar="N",
+    kind="number",
+)
+TRANSPORT = Option(
+    ("--transport",),
+    "transport of the results that count, such as mpi or utofu [all]",
+    metavar="NAME",
+)
+FITTED_LIBRARY = Option(
+    ("--library",),
+    "library of imported results that count, such as 'Open MPI 4.1.6' [all]",
+    metavar="NAME",
+)
 WORKERS = Option(("-p", "--workers"), "number of workers", metavar="N", kind="number")
 LAYOUT = (
     Option(

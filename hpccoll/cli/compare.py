@@ -264,20 +264,29 @@ def import_outputs(
     nodes: int | None = None,
     library: str | None = None,
     program: str | None = None,
+    racks: Path | None = None,
 ) -> int:
     """Import the output of other benchmarks.
 
     Its results become rows next to ours: report and compare show them with what each number means,
     and never rank them, because they are timed differently. A directory stands for all outputs
-    below it, and for the runs of PICO with their metadata. Ends with 3 if an output ends before its
-    last line.
+    below it, and for the runs of PICO with their metadata. With --racks, hosts are in the racks of a
+    file, so that fit can tell messages between racks from others. Ends with 3 if an output ends
+    before its last line.
     """
     from hpccoll.interop.imported_paths import read_paths
+    from hpccoll.interop.racks_of_hosts import place_in_racks
     from hpccoll.store.hdf5 import check_replaceable, write_raw_file
+    from hpccoll.store.racks_file import read_racks
     from hpccoll.store.schema import IMPORTED
 
     check_replaceable(out, "imported results", lambda attempt: attempt.kind == IMPORTED)
     imported = read_paths(files, supplied_metadata(ranks, nodes, library, program), out)
+    if racks:
+        without_hosts = place_in_racks(imported.results, read_racks(racks, "--racks"))
+        if without_hosts:
+            launches = format_count(without_hosts, "launch")
+            print(f"hpccoll: note: {launches} without names of hosts: in one rack", file=sys.stderr)
     with writing(out):
         write_raw_file(imported.results, out)
     for line in imported.notes():
@@ -311,6 +320,12 @@ IMPORT = Command(
             RUN_NODES,
             LIBRARY,
             PROGRAM,
+            Option(
+                ("--racks",),
+                "lines 'HOST RACK', or of 'scontrol show topology': the racks of the hosts [as PICO's results say]",
+                metavar="FILE",
+                kind="path",
+            ),
         )
     },
 )

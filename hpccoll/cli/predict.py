@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from signal import SIGINT, SIGTERM
@@ -14,7 +15,7 @@ from hpccoll.cli.extension_commands import subcommands
 from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import BadInputError, UnusableError, writing
 from hpccoll.common.interruption import INTERRUPTED, interruptible
-from hpccoll.common.options import Option
+from hpccoll.common.options import Option, check_one_given
 
 if TYPE_CHECKING:
     from hpccoll.model.machine_file import MachineFile
@@ -23,7 +24,17 @@ if TYPE_CHECKING:
 WHAT = "What to predict"
 QUESTIONS = ("best",)
 RAW_FILE = ".h5"
-WITH_AGAINST = "--against", "--machine", "--cluster", "--rate", "--json"
+WITH_AGAINST = (
+    "--against",
+    "--machine",
+    "--cluster",
+    "--fit",
+    "--max-nodes",
+    "--transport",
+    "--library",
+    "--rate",
+    "--json",
+)
 """The options of a comparison with results; all others belong to predictions."""
 
 
@@ -31,10 +42,17 @@ def predict(
     typed_flags: Sequence[str],
     machine: Path | None = None,
     cluster: str | None = None,
+    fit: list[Path] | None = None,
+    max_nodes: int | None = None,
+    transport: str | None = None,
+    library: str | None = None,
     nodes: str = "2,8,64",
     ranks_per_node: int | None = None,
+    nodes_per_rack: int | None = None,
     aggregators: int | None = None,
     mapping: str | None = None,
+    torus: str | None = None,
+    ports: int = 1,
     rate: str | None = None,
     collective: str = "all_reduce",
     algorithms: str | None = None,
@@ -60,6 +78,7 @@ def predict(
     from hpccoll.cases.algorithm_files import with_files
     from hpccoll.common.quantities import TIMES
     from hpccoll.common.units import parse_parameter
+    from hpccoll.model.machine_sections import PORTS
     from hpccoll.model.predict import PredictionPlan, Request
     from hpccoll.render import prediction_report
     from hpccoll.schedule import DTYPE
@@ -73,28 +92,58 @@ def predict(
     faster = None
     if rate is not None:
         faster = TIMES.read("--rate", rate)
-    model = common.read_machine_or_cluster(machine, cluster, faster)
+    if fit:
+        choices = {"--cluster": cluster, "--machine": machine, "--fit": fit}
+        check_one_given("predict", choices)
+        model = _fitted(fit, max_nodes, transport, library).with_network(faster)
+    else:
+        model = common.read_machine_or_cluster(machine, cluster, faster)
     if against:
         return show_ratios(read_all(against), model, "--against", as_json=as_json)
-    names, sizes = _names_and_sizes(algorithms, begin, end, factor, collective)
-    request = Request(
-        nodes=common.parse_counts(nodes, "--nodes"),
-        sizes=sizes,
-        collective=collective,
-        algorithms=with_files(names),
-        ranks_per_node=ranks_per_node,
-        dtype=DTYPE.read("-d", dtype),
-        aggregators=aggregators,
-        mapping=mapping,
-        parameters=dict(map(parse_parameter, param or ())),
-    )
-    _check_out(out, model, request)
-    with progress_counter("predictions") as progress, interruptible(SIGINT, SIGTERM):
-        plan = PredictionPlan.of(model, request, progress)
-        for line in prediction_report.waiting_lines(plan):
-            progress.say(f"hpccoll: {line}")
-        predicted = plan.predict(progress)
-    return _show(predicted, question, out, as_json=as_json)
+    collectives = collective.split(",")
+    if out and len(collectives) > 1:
+        raise UnusableError("--out", f"one collective, not {len(collectives)}; or --json for all")
+    PORTS.check("--ports", ports)
+    predictions = []
+    for name in collectives:
+        names, sizes = _names_and_sizes(algorithms, begin, end, factor, name)
+        request = Request(
+            nodes=common.parse_counts(nodes, "--nodes"),
+            sizes=sizes,
+            collective=name,
+            algorithms=with_files(names),
+            ranks_per_node=ranks_per_node,
+            dtype=DTYPE.read("-d", dtype),
+            aggregators=aggregators,
+            mapping=mapping,
+            nodes_per_rack=nodes_per_rack,
+            torus=torus,
+            ports=ports,
+            parameters=dict(map(parse_parameter, param or ())),
+        )
+        _check_out(out, model, request)
+        with progress_counter("predictions") as progress, interruptible(SIGINT, SIGTERM):
+            plan = PredictionPlan.of(model, request, progress)
+            for line in prediction_report.waiting_lines(plan):
+                progress.say(f"hpccoll: {line}")
+            predictions.append(plan.predict(progress))
+        if predictions[-1].interrupted:
+            break
+    return _show(predictions, question, out, as_json=as_json)
+
+
+def _fitted(
+    paths: list[Path], max_nodes: int | None, transport: str | None, library: str | None
+) -> "MachineFile":
+    """Return the machine that is fitted to results, as the command fit does."""
+    from hpccoll.model.run_model import model_of_machine, models_of
+    from hpccoll.store.result_files import read_all
+
+    files = read_all(paths)
+    with progress_counter("predictions") as progress:
+        models = models_of(files.raw_results, None, progress, max_nodes, transport, library)
+    common.report_damaged(files)
+    return model_of_machine(models, "--fit", paths[0]).machine_file()
 
 
 PREDICT = Command(
@@ -106,10 +155,37 @@ PREDICT = Command(
         common.WHERE: (
             common.MACHINE,
             common.CLUSTER,
+            Option(
+                ("--fit",),
+                "results that the machine is fitted to, instead of --machine",
+                metavar="PATH",
+                kind="path-list",
+            ),
+            replace(common.MAX_NODES, help="with --fit, as in fit"),
+            replace(common.TRANSPORT, help="with --fit, as in fit"),
+            replace(common.FITTED_LIBRARY, help="with --fit, as in fit"),
             common.NODES,
             Option(
                 ("--ranks-per-node",),
                 "ranks on each node [the machine's]",
+                metavar="N",
+                kind="number",
+            ),
+            Option(
+                ("--nodes-per-rack",),
+                "nodes in a rack [the machine's]",
+                metavar="N",
+                kind="number",
+            ),
+            Option(
+                ("--torus",),
+                "shape of the nodes [as measured, or even]",
+                metavar="4x4x4",
+            ),
+            Option(
+                ("--ports",),
+                "ports of each rank that send at once",
+                1,
                 metavar="N",
                 kind="number",
             ),
@@ -125,7 +201,7 @@ PREDICT = Command(
             Option(("--rate",), "factor of all rates of the network: x2", metavar="xN"),
         ),
         WHAT: (
-            Option(("-c", "--collective"), "collective", "all_reduce", metavar="NAME"),
+            Option(("-c", "--collective"), "collectives", "all_reduce", metavar="NAME,.."),
             Option(
                 ("-a", "--algorithms"),
                 "algorithms, or all [usual ones]; NCCL's are added",
@@ -163,29 +239,37 @@ PREDICT = Command(
 
 
 def _show(
-    predicted: "Predictions", question: str | None, out: Path | None, *, as_json: bool
+    predictions: "Sequence[Predictions]",
+    question: str | None,
+    out: Path | None,
+    *,
+    as_json: bool,
 ) -> int:
-    """Show predictions as lines, JSON or a file, and return the exit code."""
+    """Show the predictions of each collective as lines, JSON or a file, and return the exit code."""
     from hpccoll.model.best_choice import question_rows
     from hpccoll.render import prediction_report
 
-    out = out if predicted.predictions else None  # an interrupt may leave nothing to draw
+    first = predictions[0]
+    out = out if first.predictions else None  # an interrupt may leave nothing to draw
     if out:
-        _write(predicted, out)
-    if question:
-        common.show_found(
-            question_rows(predicted), prediction_report.question_lines(predicted), as_json=as_json
-        )
-    else:
-        common.show_found(
-            predicted.predictions, prediction_report.prediction_lines(predicted), as_json=as_json
-        )
+        _write(first, out)
+    rows: list[object] = []
+    lines: list[str] = []
+    for predicted in predictions:
+        if question:
+            rows += question_rows(predicted)
+            lines += prediction_report.question_lines(predicted)
+        else:
+            rows += predicted.predictions
+            lines += prediction_report.prediction_lines(predicted)
+    common.show_found(rows, lines, as_json=as_json)
     if as_json or question:
-        for line in prediction_report.left_out_lines(predicted.left_out):
-            print(f"hpccoll: {line}", file=sys.stderr)
+        for predicted in predictions:
+            for line in prediction_report.left_out_lines(predicted.left_out):
+                print(f"hpccoll: {line}", file=sys.stderr)
     elif out:
         print(f"{'raw file' if out.suffix == RAW_FILE else 'picture'}: {out}")
-    return INTERRUPTED if predicted.interrupted else 0
+    return INTERRUPTED if predictions[-1].interrupted else 0
 
 
 def _check_out(out: Path | None, machine: "MachineFile", request: "Request") -> None:

@@ -19,6 +19,7 @@ from hpccoll.cases.keys import (
     RUN_OPTIONS,
     read_option,
 )
+from hpccoll.cases.transport_table import TRANSPORTS
 from hpccoll.cli.option_parser import MPIEXEC, OptionParser
 from hpccoll.common.errors import BadInputError, UnusableError, did_you_mean
 from hpccoll.common.limits import MAX_CASES, RANKS
@@ -170,10 +171,11 @@ def given_or_usual(value: str | None, usual: str) -> str:
 
 
 def _default_timing(transports: list[str]) -> str:
-    """Return how operations are timed; beside another transport, NCCL's are timed as those of the other."""
-    if transports == ["nccl"]:
-        return AGGREGATED
-    return SINGLE
+    """Return how operations are timed: over all transports alike, back to back if all have that."""
+    for name in transports:
+        if name not in TRANSPORTS or AGGREGATED not in TRANSPORTS[name].timings:
+            return SINGLE
+    return AGGREGATED
 
 
 def _default_largest(transports: list[str]) -> str:

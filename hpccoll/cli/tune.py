@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 
 from hpccoll.cli.command import Command
 from hpccoll.cli.common import (
+    FITTED_LIBRARY,
     JSON_IN_SI,
+    MAX_NODES,
     PATHS,
     PROFILE,
     SITE,
+    TRANSPORT,
     report_damaged,
     report_loaded,
     show_found,
@@ -231,6 +234,8 @@ def fit(
     out: Path | None = None,
     declare: Path | None = None,
     max_nodes: int | None = None,
+    transport: str | None = None,
+    library: str | None = None,
     *,
     as_json: bool = False,
 ) -> int:
@@ -243,7 +248,7 @@ def fit(
     from hpccoll.common.yaml_model import load_yaml
     from hpccoll.model.machine_file import write_machine
     from hpccoll.model.machine_sections import DeclaredSections
-    from hpccoll.model.run_model import models_of
+    from hpccoll.model.run_model import model_of_machine, models_of
     from hpccoll.render.model_report import model_lines
     from hpccoll.store.result_files import read_all
 
@@ -252,15 +257,9 @@ def fit(
         declared = load_yaml(declare, DeclaredSections, "--declare")
     files = read_all(paths)
     with progress_counter("predictions") as progress:
-        models = models_of(files.raw_results, declared, progress, max_nodes)
+        models = models_of(files.raw_results, declared, progress, max_nodes, transport, library)
     if out:
-        fitted = [model for model in models if model.machine]
-        if len(fitted) > 1:
-            several = ", ".join(f"{model.measured_on[1]} over {model.over}" for model in fitted)
-            raise BadInputError(
-                "--out", str(out), f"results of one machine and transport, not of {several}"
-            )
-        write_machine(fitted[0].machine_file(), out)
+        write_machine(model_of_machine(models, "--out", out).machine_file(), out)
     show_found(models, (line for model in models for line in model_lines(model)), as_json=as_json)
     if out and not as_json:
         print(f"machine: {out}")
@@ -281,13 +280,9 @@ FIT = Command(
                 metavar="MACHINE.json",
                 kind="path",
             ),
-            Option(
-                ("--max-nodes",),
-                "the most nodes of a job whose collectives the machine is fitted to; those on more are held out "
-                "[half of the largest job's]",
-                metavar="N",
-                kind="number",
-            ),
+            MAX_NODES,
+            TRANSPORT,
+            FITTED_LIBRARY,
             Option(
                 ("--declare",),
                 "sections cpus, uplink, memory, aggregators or layout of a machine file",

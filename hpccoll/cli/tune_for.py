@@ -1,7 +1,9 @@
 """``hpccoll tune --for``: from a counted program to the tables of its MPI library."""
 
+import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +24,8 @@ def tune_for(
     from hpccoll.analysis.counted_shares import counted_shares
     from hpccoll.store.count_file import read_counted_job
     from hpccoll.store.load_results import read_results
-    from hpccoll.sweep.counted_sweep import counted_sweeps, library_of, write_sweeps
+    from hpccoll.sweep.counted_sweep import check_profile, counted_sweeps, library_of, write_sweeps
+    from hpccoll.sweep.program_library import library_variables
 
     shares = counted_shares(read_counted_job(count))
     bound = gain_without_measuring(shares)
@@ -30,12 +33,18 @@ def tune_for(
         _show(bound, as_json=as_json)
         return 0
     library = library_of(shares.job)
+    sweeps = counted_sweeps(shares)
+    check_profile(sweeps, profile)
+    variables = library_variables(shares.job, profile, site)
+    if variables:
+        settings = " ".join(f"{name}={value}" for name, value in variables.items())
+        print(f"measuring with the program's library: {settings}", file=sys.stderr)
     directory = out or Path("results") / f"{count.stem}-tuned"
     with writing(directory):
-        files = list(write_sweeps(counted_sweeps(shares), directory))
+        files = list(write_sweeps(sweeps, directory))
     for file in files:
         print(f"measuring {file}", file=sys.stderr)
-        _sweep(file, directory / file.stem, profile, site)
+        _sweep(file, directory / file.stem, profile, site, variables)
     directories = [directory / file.stem for file in files]
     measured = [path for path in directories if path.exists()]
     if not measured:
@@ -43,7 +52,7 @@ def tune_for(
     results = read_results(measured)
     gain = program_gain(shares, results)
     _show(gain, as_json=as_json)
-    if not gain.is_worth_it or not gain.gains:
+    if not gain.is_worth_it or not gain.is_clear:
         return 0
     table = directory / f"{library}.table"
     # With --json, stdout is one document: the gain.
@@ -55,13 +64,16 @@ def tune_for(
     return 0
 
 
-def _sweep(file: Path, out: Path, profile: str, site: str | None) -> None:
-    """Measure the cases of a sweep file; stdout is for the answer."""
+def _sweep(
+    file: Path, out: Path, profile: str, site: str | None, variables: Mapping[str, str]
+) -> None:
+    """Measure the cases of a sweep file with variables beside those of this shell; stdout is for the answer."""
     command = [sys.executable, "-m", "hpccoll", "sweep", str(file), "--out", str(out)]
     command += ["--profile", profile]
     if site:
         command += ["--site", site]
-    code = subprocess.run(command, stdout=sys.stderr, check=False).returncode
+    environment = {**os.environ, **variables}
+    code = subprocess.run(command, env=environment, stdout=sys.stderr, check=False).returncode
     if code:
         print(f"hpccoll: {file}: the sweep ended with {code}", file=sys.stderr)
 

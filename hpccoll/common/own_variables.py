@@ -8,3 +8,6 @@ NODE_NAME_VARIABLE = "HPCCOLL_NODE_NAME"
 
 ALLOCATION_VARIABLE = "HPCCOLL_ALLOCATION"
 """What identifies the nodes of a launch outside Slurm; manifests for Kubernetes set it to the UID of a pod."""
+
+MPIEXEC_VARIABLE = "HPCCOLL_MPIEXEC"
+"""The launcher of ranks on this machine, a name or a path [mpiexec, that of the environment first]."""

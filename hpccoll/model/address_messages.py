@@ -7,8 +7,9 @@ that go the other way round.
 """
 
 from collections import Counter
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
+from hpccoll.model.critical_path import PathWork
 from hpccoll.schedule import ceil_log2
 from hpccoll.store.schema import ADDRESSES_OF_ALL
 
@@ -27,6 +28,10 @@ class PathAddresses(NamedTuple):
     before: int  # the messages of its sender that come before it
 
 
+RowWork: TypeAlias = PathWork | PathAddresses
+"""What an operation consists of: what is on its path, and what comes before its schedule."""
+
+
 def address_messages(recipients: str, tier: str, ranks: int, ports: int) -> Counter[PathAddresses]:
     """Return the messages of addresses that follow one another.
 
@@ -38,9 +43,8 @@ def address_messages(recipients: str, tier: str, ranks: int, ports: int) -> Coun
     """
     own = BYTES_OF_PORT * ports
     rounds = ceil_log2(ranks)
-    if (
-        recipients == ADDRESSES_OF_ALL
-    ):  # taken for recursive doubling, as all-gathers of few bytes are
+    if recipients == ADDRESSES_OF_ALL:
+        # taken for recursive doubling, as all-gathers of few bytes are
         return Counter(PathAddresses(tier, own << k, 0) for k in range(rounds))
     ways = 2 if ports > ONE_WAY_PORTS else 1
     return Counter({PathAddresses(tier, own, rounds - 1): ways})

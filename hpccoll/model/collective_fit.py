@@ -27,8 +27,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.model.address_messages import PathAddresses
-from hpccoll.model.critical_path import PathFold, PathMessage, PathWork
+from hpccoll.model.address_messages import PathAddresses, RowWork
+from hpccoll.model.critical_path import PathFold, PathMessage
 from hpccoll.model.memory_work import MemoryWork
 
 Floats = NDArray[np.float64]
@@ -36,9 +36,6 @@ Ints = NDArray[np.int64]
 
 KNOTS = tuple(8 ** (k + 1) for k in range(9))
 """The sizes, in bytes, of the values of a curve: 8 B to 128 MiB."""
-
-SYNCHRONOUS_BYTES = 32 << 10
-"""The size from which messages wait for their receivers (rendezvous)."""
 
 KEPT_MEMORY_BYTES = 32 << 20
 """The largest buffer that the C library keeps between calls."""
@@ -64,10 +61,7 @@ LARGEST_STEP = 0.7
 """How much an iteration changes a parameter at most."""
 NORMAL_DEVIATIONS = 1.4826
 """The standard deviation of a normal distribution over its median absolute deviation."""
-NODE, RACK = "node", "rack"
-RowWork: TypeAlias = PathWork | PathAddresses
-"""What an operation consists of: what is on its path, and what comes before its schedule."""
-
+NODE = "node"
 Parameter: TypeAlias = tuple[str, str, int]
 """The name of a parameter, the curve or the group of jobs that it belongs to, and its number there."""
 

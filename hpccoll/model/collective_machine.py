@@ -1,59 +1,36 @@
 """A machine fitted to collectives: which measurements it takes, and the machine file that follows from the fit."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hpccoll.common.units import format_size
-from hpccoll.model.address_messages import address_messages
 from hpccoll.model.collective_fit import (
     KEPT_MEMORY_BYTES,
     KNOTS,
     NODE,
-    RACK,
-    SYNCHRONOUS_BYTES,
     CollectiveModel,
     FittedRow,
     Floats,
-    RowWork,
     fit_collectives,
     row_weights,
 )
-from hpccoll.model.critical_path import (
-    MOST_MESSAGES,
-    PathFold,
-    PathMessage,
-    critical_path,
-    folded_in_segments,
-    sharing_links,
-)
-from hpccoll.model.equal_waves import OperationWaves
+from hpccoll.model.critical_path import MOST_MESSAGES
 from hpccoll.model.machine import TIER_LABELS
 from hpccoll.model.machine_file import MachineFile
-from hpccoll.model.memory_work import MemoryWork, memory_work
 from hpccoll.model.observations import Observation
-from hpccoll.model.torus_links import Torus
+from hpccoll.model.operation_work import HABITS, OperationWork, operation_work
+from hpccoll.model.path_times import SYNCHRONOUS_BYTES
 from hpccoll.model.traffic import TooManyMessagesError
-from hpccoll.model.validation import (
-    Validated,
+from hpccoll.model.unknown_messages import (
     other_peers_reason,
-    unknown_tiers_reason,
+    several_schedules_reason,
     unmet_reason,
 )
-from hpccoll.schedule import Algorithm, Cut, Schedule, itemsize
-from hpccoll.store.schema import (
-    ADDRESSES,
-    COPIED,
-    IN_TURN,
-    NOTHING_COPIED,
-    PARTS_COPIED,
-    PEERS,
-    PORT_USE,
-    VECTOR_COPIED,
-)
+from hpccoll.schedule import Layout
 
 MOST_RANKS = 1024
 """The most ranks of a measurement that a machine is fitted to: the paths of more take too long to find."""
@@ -76,28 +53,12 @@ LARGEST_RATE = 1e15
 Number = dict[str, float]
 
 
-class _TypicalCosts:
-    """The costs with which the longest path of an operation is found."""
-
-    def message_s(self, message: PathMessage) -> float:
-        latency_s, byte_s = (3e-7, 2e-10) if message.tier == NODE else (2e-6, 1.25e-10)
-        passing_s = max(message.rank_bytes * byte_s, message.port_bytes * 1e-10)
-        queued_s = (1 + message.before) * 2e-7
-        return queued_s + passing_s + (latency_s if message.received else 0)
-
-    def fold_s(self, nbytes: int) -> float:
-        return nbytes / 6e9
-
-    def waits(self, nbytes: int) -> bool:
-        return nbytes >= SYNCHRONOUS_BYTES
-
-
 @dataclass(frozen=True, slots=True)
 class CollectiveFit:
     """A machine fitted to collectives."""
 
     machine: MachineFile
-    validated: Sequence[Validated]  # all measurements, with the times that the fitted model gives
+    used: Sequence[Observation]  # the measurements that it is fitted to
     left_out: Counter[str]  # how many of those that it might be fitted to it is not, by the reason
 
 
@@ -105,7 +66,6 @@ def fit_machine_to_collectives(
     observed: Sequence[Observation],
     name: str,
     most_nodes: int | None = None,
-    report: Callable[[], object] = lambda: None,
 ) -> CollectiveFit | None:
     """Return the machine fitted to collectives whose schedule is known; None if they are fewer than ``LEAST_ROWS``.
 
@@ -114,15 +74,16 @@ def fit_machine_to_collectives(
         name: the name of the machine.
         most_nodes: the nodes of the largest job that it is fitted to [half of those of the largest
             one; all if all jobs are larger].
-        report: is called for each measurement that was read.
     """
     if most_nodes is None:
         most_nodes = _usual_most_nodes(observed)
     operations = _Operations()
     reasons = []
     for observation in observed:
-        reasons.append(_unmodelled_reason(observation) or operations.add(observation))
-        report()
+        reason = _unmodelled_reason(observation)
+        if not reason and observation.layout.nodes <= most_nodes:
+            reason = operations.add(observation)
+        reasons.append(reason)
     left_out: Counter[str] = Counter()
     used: list[Observation] = []
     for observation, reason in zip(observed, reasons, strict=True):
@@ -138,15 +99,7 @@ def fit_machine_to_collectives(
     if outliers:
         left_out["fitted, but hardly counted: nothing explains their times"] = outliers
     machine = _file(name, model, _replicas(model, rows), used)
-    fitted = {id(observation) for observation in used}
-    validated = []
-    for observation, reason in zip(observed, reasons, strict=True):
-        missing = reason or unknown_tiers_reason(observation, machine.tiers)
-        seconds = None
-        if not missing:
-            seconds = float(model.predict([operations.row(observation)])[0])
-        validated.append(Validated(observation, seconds, missing, id(observation) not in fitted))
-    return CollectiveFit(machine, validated, left_out)
+    return CollectiveFit(machine, used, left_out)
 
 
 def _usual_most_nodes(observed: Sequence[Observation]) -> int:
@@ -169,30 +122,21 @@ def _unmodelled_reason(observation: Observation) -> str:
     if int(observation.params.get("copies", 0)) > 0:
         return "copies on a rank are not modelled"
     reason = other_peers_reason(observation) or unmet_reason(observation)
-    return reason or _several_schedules_reason(observation, observation.algorithm)
-
-
-def _several_schedules_reason(observation: Observation, algorithm: Algorithm) -> str:
-    several = len(_slices(observation, algorithm)) > 1
-    return "it runs several schedules at once" if several else ""
-
-
-def _slices(observation: Observation, algorithm: Algorithm) -> Sequence[Schedule]:
-    return observation.call.slices(algorithm, observation.layout, **observation.own_parameters)
+    return reason or several_schedules_reason(observation)
 
 
 class _Operations:
     """The measured operations: what they consist of is found once for all measurements of one."""
 
     def __init__(self) -> None:
-        self._paths: dict[object, tuple[Counter[RowWork], MemoryWork] | None] = {}
+        self._paths: dict[object, OperationWork | None] = {}
 
     def add(self, observation: Observation) -> str:
         """Find what an operation consists of; return why that is not found, nothing if it is."""
         key = self._key(observation)
         if key not in self._paths:
             try:
-                self._paths[key] = _path(observation)
+                self._paths[key] = operation_work(observation)
             except TooManyMessagesError:
                 self._paths[key] = None
         return "" if self._paths[key] else f"more than {MOST_MESSAGES} messages"
@@ -213,110 +157,25 @@ class _Operations:
             layout.workers,
             run,
             observation.dtype,
-            _ports_at_once(observation),
+            observation.ports_at_once,
         )
 
     @staticmethod
     def _key(observation: Observation) -> object:
-        algorithm = observation.algorithm.name if observation.algorithm else ""
         parameters = tuple(sorted(observation.own_parameters.items()))
+        habits = tuple(observation.params.get(name) for name in HABITS)
         return (
             observation.call,
-            algorithm,
+            observation.name_of_algorithm,
             parameters,
             observation.layout,
             observation.nbytes,
             observation.dtype,
-            *(
-                observation.params.get(name)
-                for name in ("ports", "segment", PORT_USE, ADDRESSES, COPIED)
-            ),
-            _torus(observation),
-            _ports_of_link(observation),
+            observation.ports,
+            observation.ports_of_link,
+            observation.torus,
+            habits,
         )
-
-
-def _ports(observation: Observation) -> int:
-    """Return how many ports of a rank are in use, each with its part of the vector."""
-    return int(observation.params.get("ports", 1))
-
-
-def _ports_at_once(observation: Observation) -> int:
-    """Return how many of them are in use at once."""
-    in_turn = observation.params.get(PORT_USE) == IN_TURN
-    return 1 if in_turn else _ports(observation)
-
-
-def _torus(observation: Observation) -> Torus | None:
-    """Return the torus of the nodes; None if there is none, or the messages go to other ranks than the schedule's."""
-    return None if PEERS in observation.params else _torus_of_nodes(observation)
-
-
-def _torus_of_nodes(observation: Observation) -> Torus | None:
-    shape = observation.params.get("torus")
-    if shape is None:
-        return None
-    torus = Torus.parse(str(shape))
-    return torus if torus.nodes == observation.layout.nodes else None
-
-
-def _ports_of_link(observation: Observation) -> int:
-    """Return how many ports of a rank send over the same link of a torus at once."""
-    torus = _torus_of_nodes(observation)
-    if torus is None or torus.nodes == 1:
-        return 1
-    return -(-_ports_at_once(observation) // torus.links_of_node)
-
-
-def _path(observation: Observation) -> tuple[Counter[RowWork], MemoryWork]:
-    """Return what is on the critical path of a measured operation, and what it moves in memory."""
-    algorithm = observation.algorithm
-    if algorithm is None:
-        raise ValueError("the library's own algorithm has no schedule")
-    (schedule,) = _slices(observation, algorithm)
-    call = observation.call
-    size = itemsize(observation.dtype)
-    elements = call.collective.elements(observation.nbytes, size, observation.layout.workers)
-    elements_a_port = -(-elements // _ports(observation))
-    cut = Cut(call, elements_a_port, schedule.units, 1, size)
-    torus = _torus(observation)
-    waves = OperationWaves((schedule,), cut, everyone=torus is not None)
-    path = critical_path(waves, _TypicalCosts(), torus)
-    folds = [kind.nbytes for kind in path if isinstance(kind, PathFold)]
-    ports_at_once = _ports_at_once(observation)
-    # each port receives its part of the vector
-    largest_fold = max(folds, default=0) * ports_at_once
-    memory = memory_work(call, algorithm.name, observation.nbytes, largest_fold)
-    if COPIED in observation.params:
-        memory = memory._replace(copied_bytes=_copied_bytes(observation))
-    turns = _ports(observation) // ports_at_once
-    ports_of_link = _ports_of_link(observation)
-    if ports_of_link > 1:
-        path = sharing_links(path, ports_of_link)
-    segment = int(observation.params.get("segment", 0))
-    if segment:
-        path = folded_in_segments(path, segment)
-    work: Counter[RowWork] = Counter({kind: count * turns for kind, count in path.items()})
-    if ADDRESSES in observation.params:
-        work += _addresses(observation)
-    return work, memory
-
-
-def _copied_bytes(observation: Observation) -> int:
-    """Return what a rank copies, or a port of it if all ports copy at once."""
-    size = observation.nbytes
-    copied = {NOTHING_COPIED: 0, VECTOR_COPIED: size, PARTS_COPIED: size // _ports(observation)}
-    return copied[str(observation.params[COPIED])]
-
-
-def _addresses(observation: Observation) -> Counter[RowWork]:
-    """Return the messages in which ranks tell each other first where their buffers are."""
-    layout = observation.layout
-    recipients = str(observation.params[ADDRESSES])
-    tier = RACK if layout.nodes > 1 else NODE
-    messages: Counter[RowWork] = Counter()
-    messages.update(address_messages(recipients, tier, layout.workers, _ports(observation)))
-    return messages
 
 
 def _replicas(model: CollectiveModel, rows: Sequence[FittedRow]) -> list[Floats]:
@@ -420,6 +279,14 @@ def _file(
         if quantities.has(quantity):
             own_memory[key] = quantities.rate(quantity)
     sections["own_memory"] = own_memory
+    sections["critical_path"] = _critical_path_section(quantities)
+    dimensions = [observation.torus.dimensions for observation in used if observation.torus]
+    if dimensions:
+        sections["torus"] = {
+            "dimensions": max(dimensions),
+            "hop_s": quantities.seconds("hop"),
+            "link_bytes_per_s": quantities.rate("link"),
+        }
     if model.larger_from:
         larger: dict[str, Any] = {
             "from_nodes": model.larger_from,
@@ -432,13 +299,27 @@ def _file(
     return MachineFile.of(name=name, kind="fitted", **sections)
 
 
+def _critical_path_section(quantities: _Quantities) -> dict[str, Any]:
+    section: dict[str, Any] = {"following_s": quantities.seconds("overhead")}
+    if quantities.has("further port"):
+        section["further_port_s"] = quantities.seconds("further port")
+        section["ports_bytes_per_s"] = quantities.rate("ports")
+    for key, quantity in (("segment_s", "segment"), ("address_s", "address")):
+        if quantities.has(quantity):
+            section[key] = quantities.seconds(quantity)
+    return section
+
+
 def _network_tiers(quantities: _Quantities, groups: set[str], jobs: str) -> dict[str, Any]:
     """Return the costs of messages between nodes, if any were seen; unseen ones between racks are as those inside."""
     if f"rack {jobs}" not in groups:
         return {}
-    rack = quantities.tier(f"rack {jobs}")
-    fabric = f"fabric {jobs}"
-    return {"rack": rack, "fabric": quantities.tier(fabric) if fabric in groups else rack}
+    tiers = {"rack": quantities.tier(f"rack {jobs}")}
+    if f"fabric {jobs}" in groups:
+        tiers["fabric"] = quantities.tier(f"fabric {jobs}")
+    elif "fabric all" not in groups:
+        tiers["fabric"] = tiers["rack"]
+    return tiers
 
 
 def _measured_section(used: Sequence[Observation], model: CollectiveModel) -> dict[str, Any]:
@@ -454,9 +335,23 @@ def _measured_section(used: Sequence[Observation], model: CollectiveModel) -> di
         "ranks_per_node": sorted({layout.ranks_per_node or 1 for layout in layouts}),
         "smallest_bytes": min(sizes),
         "largest_bytes": max(sizes),
+        "tori": sorted({observation.torus.text for observation in used if observation.torus}),
+        "ports": sorted({observation.ports for observation in used}),
+        "nodes_per_rack": _most_nodes_in_rack(layouts),
         "files": sorted({observation.file for observation in used}),
         "undetermined": undetermined(model),
     }
+
+
+def _most_nodes_in_rack(layouts: Sequence[Layout]) -> int | None:
+    """Return the most nodes that a job had in one rack; None if no job had several racks."""
+    if all(layout.racks == 1 for layout in layouts):
+        return None
+    most = 0
+    for layout in layouts:
+        rack_of_node = dict(zip(layout.node, layout.rack, strict=True))
+        most = max(most, *Counter(rack_of_node.values()).values())
+    return most
 
 
 def undetermined(model: CollectiveModel) -> list[str]:

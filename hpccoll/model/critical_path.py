@@ -7,22 +7,32 @@ of a wave share the rates of their ranks and of the ports of their nodes.
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.model.equal_waves import OperationWaves
 from hpccoll.model.torus_links import Torus
-from hpccoll.model.traffic import LaneWave, TooManyMessagesError
+from hpccoll.model.traffic import LaneWave, TooManyMessagesError, WaveRun, Waves
+from hpccoll.schedule import Layout
 from hpccoll.schedule.layout import TIERS
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.floating]
+Bools = NDArray[np.bool]
+Numbers: TypeAlias = Ints | Floats
 
 AWAY = TIERS.index("rack")
 """The first tier whose messages pass the ports of nodes."""
+
+
+class PathWaves(Waves, Protocol):
+    """The waves of an operation with one lane: see ``equal_waves`` and ``complete_exchange``."""
+
+    @property
+    def placed(self) -> Layout:
+        """The layout of the ranks that the messages of the waves name."""
 
 
 class PathMessage(NamedTuple):
@@ -55,47 +65,181 @@ class PathFold(NamedTuple):
 PathWork = PathMessage | PathFold
 
 
-class PathCosts(Protocol):
-    """What the work on a path costs, to find the longest path."""
+class WaveMessages(NamedTuple):
+    """The messages of a wave, as arrays over them: see ``PathMessage``."""
 
-    def message_s(self, message: PathMessage) -> float:
-        """Return the seconds from the start of a message to its arrival, or until its sender has sent it."""
+    tier: Ints  # an index of TIERS
+    nbytes: Ints
+    before: Ints
+    rank_bytes: Ints
+    port_bytes: Ints
+    link_bytes: Ints
+    hops: Ints
 
-    def fold_s(self, nbytes: int) -> float:
-        """Return the seconds of a fold."""
+    def kinds(self, *, received: bool) -> tuple[list[PathMessage], Ints]:
+        """Return the different kinds of messages, and which of them each message is."""
+        alike, kind_of_message = _distinct(np.stack(self))
+        kinds = []
+        for tier, nbytes, before, rank_bytes, port_bytes, link_bytes, hops in alike.T.tolist():
+            kind = PathMessage(
+                TIERS[tier], nbytes, before, rank_bytes, port_bytes, received, link_bytes, hops
+            )
+            kinds.append(kind)
+        return kinds, kind_of_message
 
-    def waits(self, nbytes: int) -> bool:
-        """Return whether a message waits for its receiver."""
+
+class WorkCosts(Protocol):
+    """What the work on a path costs."""
+
+    def messages_s(self, messages: WaveMessages, *, received: bool) -> Floats:
+        """Return the seconds from the start of each message to its arrival, or until its sender has sent it."""
+
+    def fold_s(self, nbytes: Ints) -> Floats:
+        """Return the seconds of each fold."""
+
+    def waits(self, nbytes: Ints) -> Bools:
+        """Return whether each message waits for its receiver."""
 
 
 MOST_MESSAGES = 1 << 20
-"""The most messages, of the ranks that stand for all, of an operation whose path is looked for."""
+"""The most messages, of the ranks that stand for all, of an operation whose path is looked for to fit a machine."""
 
 
 def critical_path(
-    waves: OperationWaves, costs: PathCosts, torus: Torus | None = None
+    waves: PathWaves, costs: WorkCosts, torus: Torus | None = None
 ) -> Counter[PathWork]:
     """Return how often each kind of work is on the path that ends last, of an operation with one lane.
 
     Args:
-        waves: the waves of the operation; on a torus those of all ranks, as none stand for others.
+        waves: the waves of the operation; on a torus those of all ranks, or of complete exchanges.
         costs: what the work costs.
         torus: the torus of the nodes, if they are on one.
 
     Raises:
         TooManyMessagesError: if it has more than ``MOST_MESSAGES``.
     """
-    paths = _Paths(waves, costs, torus)
+    counts = _Counts(waves.block)
+    paths = _Paths(waves, costs, counts, torus)
+    for _ in paths.advance(_with_few_messages(waves.of(0))):
+        pass
+    return counts.work_of_rank(paths.last_rank)
+
+
+def _with_few_messages(runs: Iterable[WaveRun]) -> Iterator[WaveRun]:
+    """Yield the runs of an operation; TooManyMessagesError if it has more than ``MOST_MESSAGES``."""
     messages = 0
-    for run in waves.of(0):
-        messages += run.repeats * sum(len(wave.source) for wave in run.waves)
+    for run in runs:
+        messages += run.repeats * _messages_of_cycle(run)
         if messages > MOST_MESSAGES:
             raise TooManyMessagesError
-        compiled = [_CompiledWave(paths, wave) for wave in run.waves]
-        for _ in range(run.repeats):
-            for wave in compiled:
-                wave.advance()
-    return paths.longest()
+        yield run
+
+
+def _messages_of_cycle(run: WaveRun) -> int:
+    return sum(len(wave.source) for wave in run.waves)
+
+
+def path_seconds(
+    waves: PathWaves,
+    costs: WorkCosts,
+    machines: Sequence[WorkCosts],
+    torus: Torus | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> list[float]:
+    """Return what the work on the path costs on each machine; the path is that of ``critical_path``.
+
+    Args:
+        waves: the waves of the operation: see ``critical_path``.
+        costs: what the work costs when the path is looked for.
+        machines: what it costs on each machine.
+        torus: the torus of the nodes, if they are on one.
+        progress: is called now and then with the number of messages so far.
+    """
+    seconds = _Seconds(waves.block, machines)
+    paths = _Paths(waves, costs, seconds, torus)
+    for messages in paths.advance(waves.of(0)):
+        if progress:
+            progress(paths.blocks * messages)
+    on_machines: list[float] = seconds.path[paths.last_rank].tolist()
+    return on_machines
+
+
+class _Sums(Protocol):
+    """What is summed along the path to the next step of each rank, and to the end of its last message."""
+
+    path: Floats  # [rank, what is summed]
+    path_to_last: Floats
+
+    def added_by(self, messages: WaveMessages, *, received: bool) -> Numbers:
+        """Return what each message adds to a path."""
+
+    def add(self, path: Floats, added: Numbers) -> None:
+        """Add to some paths what messages add."""
+
+    def fold(self, ranks: Ints, nbytes: Ints) -> None:
+        """Add folds to the paths of some ranks."""
+
+
+class _Counts:
+    """How often each kind of work is on the paths: a column for each kind."""
+
+    def __init__(self, ranks: int) -> None:
+        self.kinds: dict[PathWork, int] = {}
+        self.path: Floats = np.zeros((ranks, 16))
+        self.path_to_last: Floats = np.zeros((ranks, 16))
+
+    def added_by(self, messages: WaveMessages, *, received: bool) -> Ints:
+        """Return the column of each message."""
+        kinds, kind_of_message = messages.kinds(received=received)
+        columns = np.array([self._column(kind) for kind in kinds], np.int64)
+        column_of_message: Ints = columns[kind_of_message]
+        return column_of_message
+
+    def add(self, path: Floats, added: Numbers) -> None:
+        path[np.arange(len(path)), added] += 1
+
+    def fold(self, ranks: Ints, nbytes: Ints) -> None:
+        for size in np.unique(nbytes):
+            column = self._column(PathFold(int(size)))
+            self.path[ranks[nbytes == size], column] += 1
+
+    def work_of_rank(self, rank: int) -> Counter[PathWork]:
+        """Return how often each kind of work is on the path of a rank."""
+        counts = self.path[rank]
+        counted: Counter[PathWork] = Counter()
+        for work, column in self.kinds.items():
+            if counts[column]:
+                counted[work] = int(counts[column])
+        return counted
+
+    def _column(self, work: PathWork) -> int:
+        column = self.kinds.setdefault(work, len(self.kinds))
+        columns = self.path.shape[1]
+        if column == columns:
+            self.path = np.pad(self.path, ((0, 0), (0, columns)))
+            self.path_to_last = np.pad(self.path_to_last, ((0, 0), (0, columns)))
+        return column
+
+
+class _Seconds:
+    """The seconds of the work on the paths: a column for each machine."""
+
+    def __init__(self, ranks: int, machines: Sequence[WorkCosts]) -> None:
+        self.machines = machines
+        self.path: Floats = np.zeros((ranks, len(machines)))
+        self.path_to_last: Floats = np.zeros((ranks, len(machines)))
+
+    def added_by(self, messages: WaveMessages, *, received: bool) -> Floats:
+        """Return the seconds of each message, [message, machine]."""
+        columns = [machine.messages_s(messages, received=received) for machine in self.machines]
+        return np.stack(columns, axis=1)
+
+    def add(self, path: Floats, added: Numbers) -> None:
+        path += added
+
+    def fold(self, ranks: Ints, nbytes: Ints) -> None:
+        for column, machine in enumerate(self.machines):
+            self.path[ranks, column] += machine.fold_s(nbytes)
 
 
 def sharing_links(path: Counter[PathWork], ports: int) -> Counter[PathWork]:
@@ -149,73 +293,72 @@ def _received(path: Counter[PathWork], nbytes: int) -> Sequence[PathMessage]:
 class _Paths:
     """The time at which each rank can begin its next step, and the path to it, of the ranks that stand for all."""
 
-    def __init__(self, waves: OperationWaves, costs: PathCosts, torus: Torus | None) -> None:
+    def __init__(
+        self, waves: PathWaves, costs: WorkCosts, sums: _Sums, torus: Torus | None
+    ) -> None:
         self.ranks = waves.block
         self.torus = torus
-        blocks = waves.layout.ranks // self.ranks
-        self.layout = waves.layout
-        if blocks > 1:
-            self.layout = waves.layout.subset(range(2 * self.ranks))
+        self.blocks = waves.layout.ranks // self.ranks
+        self.layout = waves.placed
         self.node = np.array(self.layout.node)
-        # the nodes of another block are those of this one
+        # the ports of other blocks are those of this one
         node_of_block = self.node[: self.ranks]
         self.port = np.concatenate([node_of_block] * (len(self.node) // self.ranks))
         self.costs = costs
+        self.sums = sums
         self.ready = np.zeros(self.ranks)
         self.last = np.zeros(self.ranks)
-        self.kinds: dict[PathWork, int] = {}
-        self.path = np.zeros((self.ranks, 16))
-        self.path_to_last = np.zeros((self.ranks, 16))
         self.folded = np.zeros(self.ranks, np.int64)
+        self._before: _CompiledWave | None = None  # the wave that was compiled last
 
-    def number(self, work: PathWork) -> int:
-        """Return the column of a kind of work."""
-        number = self.kinds.setdefault(work, len(self.kinds))
-        columns = self.path.shape[1]
-        if number == columns:
-            self.path = np.pad(self.path, ((0, 0), (0, columns)))
-            self.path_to_last = np.pad(self.path_to_last, ((0, 0), (0, columns)))
-        return number
+    def advance(self, runs: Iterable[WaveRun]) -> Iterator[int]:
+        """Let all waves pass; yield now and then how many messages have passed."""
+        passed = 0
+        for run in runs:
+            messages = _messages_of_cycle(run)
+            compiled = [self._compiled(wave) for wave in run.waves]
+            for _ in range(run.repeats):
+                for wave in compiled:
+                    wave.advance()
+                passed += messages
+                yield passed
 
-    def longest(self) -> Counter[PathWork]:
-        """Return the path to the rank that ends last."""
-        counts = self.path[int(self.ready.argmax())]
-        longest: Counter[PathWork] = Counter()
-        for work, number in self.kinds.items():
-            if counts[number]:
-                longest[work] = int(counts[number])
-        return longest
+    def _compiled(self, wave: LaneWave) -> "_CompiledWave":
+        """Return a wave compiled: the one before it, if that has the same messages, as in a ring after a tree."""
+        if self._before is None or not _are_alike(self._before.wave, wave):
+            self._before = _CompiledWave(self, wave)
+        return self._before
+
+    @property
+    def last_rank(self) -> int:
+        """The rank that ends last."""
+        return int(self.ready.argmax())
+
+
+def _are_alike(first: LaneWave, second: LaneWave) -> bool:
+    columns = "source", "target", "nbytes", "reduces", "ended"
+    return all(np.array_equal(getattr(first, name), getattr(second, name)) for name in columns)
 
 
 class _CompiledWave:
-    """A wave with the kinds of its messages, the same each time that it passes."""
+    """A wave with the times of its messages, the same each time that it passes."""
 
     def __init__(self, paths: _Paths, wave: LaneWave) -> None:
         self.paths = paths
         self.wave = wave
         self.target = wave.target % paths.ranks
-        tier = paths.layout.tier(wave.source, wave.target)
-        columns = _columns(paths, wave, tier)
-        alike, self.kind_of = _distinct(columns)
-        received = []
-        sent = []
-        self.seconds = np.zeros((2, alike.shape[1]))
-        synchronous = []
-        for number, kind in enumerate(alike.T.tolist()):
-            tier_number, nbytes, before, rank_bytes, port_bytes, link_bytes, hops = kind
-            arrival = PathMessage(
-                TIERS[tier_number], nbytes, before, rank_bytes, port_bytes, True, link_bytes, hops
-            )
-            departure = arrival._replace(received=False)
-            received.append(paths.number(arrival))
-            sent.append(paths.number(departure))
-            self.seconds[:, number] = (
-                paths.costs.message_s(arrival),
-                paths.costs.message_s(departure),
-            )
-            synchronous.append(paths.costs.waits(nbytes))
-        self.columns = np.array([received, sent], np.int64).reshape(2, -1)
-        self.waits = np.array(synchronous, bool)[self.kind_of]
+        self.folded: Ints | None = None
+        if not len(wave.source):
+            return
+        if wave.reduces.any():
+            folded = np.bincount(self.target, wave.nbytes * wave.reduces, paths.ranks)
+            self.folded = folded.astype(np.int64)
+        messages = _messages(paths, wave)
+        self.waits = paths.costs.waits(wave.nbytes)
+        self.directions = [
+            _Direction(paths, messages, ranks, received=received)
+            for received, ranks in ((True, self.target), (False, wave.source))
+        ]
 
     def advance(self) -> None:
         """Let the messages pass, and end the steps that end with the wave."""
@@ -226,63 +369,88 @@ class _CompiledWave:
             is_late = self.waits & (target_begin > begin)
             origin = np.where(is_late, self.target, wave.source)
             begin = np.where(is_late, target_begin, begin)
-            for direction, ranks in enumerate((self.target, wave.source)):
-                self._reach(direction, ranks, begin, origin)
-            paths.folded += np.bincount(
-                self.target, wave.nbytes * wave.reduces, paths.ranks
-            ).astype(np.int64)
+            for direction in self.directions:
+                direction.reach(begin, origin)
+            if self.folded is not None:
+                paths.folded += self.folded
         self._end_steps()
-
-    def _reach(self, direction: int, ranks: Ints, begin: Floats, origin: Ints) -> None:
-        """Raise the ends of the messages of some ranks, which receive or send, and the paths to these ends."""
-        paths = self.paths
-        end = begin + self.seconds[direction][self.kind_of]
-        order = np.lexsort((end, ranks))
-        is_last = np.append(ranks[order][1:] != ranks[order][:-1], True)
-        latest = order[is_last]
-        later = latest[end[latest] > paths.last[ranks[latest]]]
-        if not len(later):
-            return
-        reached = ranks[later]
-        paths.last[reached] = end[later]
-        path = paths.path[origin[later]]
-        path[np.arange(len(later)), self.columns[direction][self.kind_of[later]]] += 1
-        paths.path_to_last[reached] = path
 
     def _end_steps(self) -> None:
         paths = self.paths
+        sums = paths.sums
         ended = self.wave.ended
         waited = ended[paths.last[ended] > paths.ready[ended]]
         paths.ready[waited] = paths.last[waited]
-        paths.path[waited] = paths.path_to_last[waited]
+        sums.path[waited] = sums.path_to_last[waited]
         folding = ended[paths.folded[ended] > 0]
-        for nbytes in np.unique(paths.folded[folding]):
-            ranks = folding[paths.folded[folding] == nbytes]
-            column = paths.number(PathFold(int(nbytes)))  # before the path, which it may widen
-            paths.path[ranks, column] += 1
-            paths.ready[ranks] += paths.costs.fold_s(int(nbytes))
-        paths.folded[folding] = 0
+        if len(folding):
+            nbytes = paths.folded[folding]
+            sums.fold(folding, nbytes)
+            paths.ready[folding] += paths.costs.fold_s(nbytes)
+            paths.folded[folding] = 0
 
 
-def _columns(paths: _Paths, wave: LaneWave, tier: Ints) -> Ints:
-    """Return tier, bytes, messages before, bytes of the rank, of the port and of a link, and hops, by message."""
+class _Direction:
+    """The arrivals of the messages of a wave at their receivers, or their ends at their senders."""
+
+    def __init__(
+        self, paths: _Paths, messages: WaveMessages, ranks: Ints, *, received: bool
+    ) -> None:
+        self.paths = paths
+        self.ranks = ranks
+        self.seconds = paths.costs.messages_s(messages, received=received)
+        self.added = paths.sums.added_by(messages, received=received)
+        self.has_one_each = int(np.bincount(ranks).max()) == 1
+
+    def reach(self, begin: Floats, origin: Ints) -> None:
+        """Raise the ends of the last messages of the ranks, and the paths to these ends.
+
+        Args:
+            begin: when each message begins.
+            origin: the rank that it waited for, its sender or its receiver.
+        """
+        paths = self.paths
+        sums = paths.sums
+        end = begin + self.seconds
+        is_later = end > paths.last[self.ranks]
+        if not self.has_one_each:
+            is_later &= self._is_latest(end)
+        later = np.flatnonzero(is_later)
+        if not len(later):
+            return
+        reached = self.ranks[later]
+        paths.last[reached] = end[later]
+        path = sums.path[origin[later]]
+        sums.add(path, self.added[later])
+        sums.path_to_last[reached] = path
+
+    def _is_latest(self, end: Floats) -> Bools:
+        """Return whether each message is the last one of its rank."""
+        order = np.lexsort((end, self.ranks))
+        ordered = self.ranks[order]
+        is_latest = np.zeros(len(end), bool)
+        is_latest[order] = np.append(ordered[1:] != ordered[:-1], True)
+        return is_latest
+
+
+def _messages(paths: _Paths, wave: LaneWave) -> WaveMessages:
+    """Return all that the times of the messages of a wave depend on."""
     target = wave.target % paths.ranks
+    tier = paths.layout.tier(wave.source, wave.target)
     before = np.maximum(_places(wave.source), _places(target))
     rank_bytes = np.maximum(
         _sums(wave.source * len(TIERS) + tier, wave.nbytes),
         _sums(target * len(TIERS) + tier, wave.nbytes),
     )
     away = tier >= AWAY
-    port_bytes: Floats = np.zeros(len(tier))
+    port_bytes = np.zeros(len(tier), np.int64)
     if away.any():
         passing = wave.nbytes * away
         port_bytes = np.maximum(
             _sums(paths.port[wave.source], passing), _sums(paths.port[target], passing)
         )
     link_bytes, hops = _links(paths, wave)
-    columns = np.stack([tier, wave.nbytes, before, rank_bytes, port_bytes * away, link_bytes, hops])
-    whole: Ints = columns.astype(np.int64)
-    return whole
+    return WaveMessages(tier, wave.nbytes, before, rank_bytes, port_bytes * away, link_bytes, hops)
 
 
 def _distinct(columns: Ints) -> tuple[Ints, Ints]:
@@ -301,18 +469,24 @@ def _links(paths: _Paths, wave: LaneWave) -> tuple[Ints, Ints]:
         none = np.zeros(len(wave.source), np.int64)
         return none, none
     source, target = paths.node[wave.source], paths.node[wave.target]
-    link_bytes = paths.torus.link_bytes(source, target, wave.nbytes)
+    if paths.blocks > 1:
+        link_bytes = paths.torus.mean_link_bytes(source, target, wave.nbytes, paths.blocks)
+    else:
+        link_bytes = paths.torus.link_bytes(source, target, wave.nbytes)
     return link_bytes, paths.torus.hops(source, target)
 
 
-def _sums(owners: Ints, nbytes: Ints) -> Floats:
+def _sums(owners: Ints, nbytes: Ints) -> Ints:
     """Return for each message the bytes of all messages with the same owner."""
-    sums: Floats = np.bincount(owners, nbytes.astype(float)).astype(float)
-    return sums[owners]
+    sums = np.bincount(owners, nbytes.astype(float)).astype(np.int64)
+    sum_of_message: Ints = sums[owners]
+    return sum_of_message
 
 
 def _places(ranks: Ints) -> Ints:
     """Return how many earlier messages each message has with the same rank."""
+    if int(np.bincount(ranks).max()) == 1:
+        return np.zeros_like(ranks)
     order = np.argsort(ranks, kind="stable")
     ordered = ranks[order]
     is_first = np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]

@@ -11,14 +11,15 @@ machine.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import groupby, islice
 from math import lcm
 
 import numpy as np
 
-from hpccoll.model.traffic import KEPT_MESSAGES, Ints, LaneWave, WaveRun, waves
-from hpccoll.schedule import NONE, Copy, Cut, Part, RecvReduce, Schedule, Send
+from hpccoll.model.traffic import KEPT_MESSAGES, Ints, LaneWave, WaveRun, Waves, waves
+from hpccoll.schedule import NONE, Copy, Cut, Layout, Part, RecvReduce, Schedule, Send
 from hpccoll.schedule.layout import equal_block, least_period
 
 LONGEST_RUN = 1 << 17
@@ -91,6 +92,13 @@ class OperationWaves:
         self.room = KEPT_MESSAGES
         self.runs_by_lane: dict[tuple[int, int], LaneRuns] = {}
 
+    @property
+    def placed(self) -> Layout:
+        """The layout of the ranks that the messages of the waves name: of two blocks, if one stands for all."""
+        if self.block == self.layout.ranks:
+            return self.layout
+        return self.layout.subset(range(2 * self.block))
+
     def cycle(self, lane: int) -> int:
         """Return after how many waves those of a lane may repeat; 0 if it is unknown."""
         regularity = self.schedules[lane % len(self.schedules)].regularity
@@ -115,7 +123,7 @@ def operation_waves(schedules: tuple[Schedule, ...], cut: Cut) -> OperationWaves
     return OperationWaves(schedules, cut)
 
 
-def largest_fold(waves: OperationWaves) -> int:
+def largest_fold(waves: Waves) -> int:
     """Return the most bytes that a rank folds of one wave of messages; 0 if it folds none."""
     largest = 0
     for run in waves.of(0):
@@ -124,6 +132,11 @@ def largest_fold(waves: OperationWaves) -> int:
                 folded = np.bincount(wave.target % waves.block, wave.nbytes * wave.reduces)
                 largest = max(largest, int(folded.max()))
     return largest
+
+
+def cut_of_port(cut: Cut, ports: int) -> Cut:
+    """Return the cut of the part of a vector that each port of a rank sends."""
+    return replace(cut, count=-(-cut.count // ports))
 
 
 def _common_block(schedules: Sequence[Schedule], cut: Cut) -> int:

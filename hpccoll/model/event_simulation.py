@@ -83,7 +83,7 @@ def simulate_events(
 ) -> float:
     """Return the seconds of one operation, from the start of all ranks to the end of the last one: see ``simulate``."""
     traffic = [kept_traffic(schedule) or Traffic.of(schedule) for schedule in schedules]
-    simulator = _Simulator(schedules[0].layout, machine, machine.fold_s.get(dtype, 0.0), progress)
+    simulator = _Simulator(schedules[0].layout, machine, machine.fold_byte_s(dtype), progress)
     for sequence, lanes in enumerate(lane_sequences(len(schedules), cut.lanes, window)):
         for lane in lanes:
             simulator.add(traffic[lane % len(traffic)], cut, lane, sequence)

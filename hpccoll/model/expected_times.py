@@ -7,7 +7,7 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.observations import Observation
 from hpccoll.model.simulation import BOUNDS
-from hpccoll.model.validation import Validated, validate
+from hpccoll.model.validation import Validated, predicted_times, unpredicted_reason
 from hpccoll.schedule import MAPPINGS
 
 
@@ -18,21 +18,20 @@ def expected_times(
 
     ``report`` is called after each simulation: one for each measurement and bound.
     """
-    by_bound: list[list[Validated]] = []
-    for costs in map(machine.machine, BOUNDS):
-        at_bound: list[Validated] = []
-        for observation in measured:
-            placed, reason = _placed(observation, machine)
-            at_bound += [Validated(placed, None, reason)] if reason else validate([placed], costs)
-            report()
-        by_bound.append(at_bound)
+    machines = [machine.machine(bound) for bound in BOUNDS]
     least, most = machine.held_out_ratios
     expected: list[tuple[Validated, tuple[float, float] | None]] = []
-    for cases in zip(*by_bound, strict=True):
-        times = [case.seconds for case in cases if case.seconds]
-        has_interval = len(times) == len(BOUNDS)
-        interval = (min(times) * least, max(times) * most) if has_interval else None
-        expected.append((cases[0], interval))
+    for observation in measured:
+        placed, reason = _placed(observation, machine)
+        reason = reason or unpredicted_reason(placed, machines[0])
+        if reason:
+            expected.append((Validated(placed, None, reason), None))
+        else:
+            times = predicted_times(placed, machines)
+            interval = min(times) * least, max(times) * most
+            expected.append((Validated(placed, times[0]), interval))
+        for _ in BOUNDS:
+            report()
     return expected
 
 

@@ -24,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hpccoll.model.torus_links import Torus
 from hpccoll.schedule import Layout
 from hpccoll.schedule.layout import TIERS
 
@@ -88,6 +89,19 @@ class OwnMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class PathCosts:
+    """The costs of messages on a critical path besides those of their tiers: see ``path_times``."""
+
+    following_s: float  # seconds of a message that its rank sends or receives after another one
+    further_port_s: float | None = None  # seconds of each further port of a rank; None if unknown
+    ports_byte_s: float = 0.0  # seconds of a byte at all ports of a rank together
+    segment_s: float = 0.0  # seconds of each segment of a message that is folded by itself
+    address_s: float = 0.0  # seconds that a message of addresses takes beyond others
+    hop_s: float = 0.0  # seconds of each link of a torus that a message passes
+    link_byte_s: float = 0.0  # seconds of a byte at a link, which messages share
+
+
+@dataclass(frozen=True, slots=True)
 class Machine:
     """The costs of messages and reductions."""
 
@@ -110,13 +124,36 @@ class Machine:
     own_memory: OwnMemory | None = None  # None if it costs nothing
     # the nodes from which jobs have other costs, and these; None if all jobs have the same
     larger_jobs: tuple[int, "Machine"] | None = None
+    # the costs of a machine whose times are sums along critical paths; None if they are simulated
+    path: PathCosts | None = None
+    # of the job: the ports of each rank, which send their parts of the vector at once, and the
+    # torus of its nodes, if they are on one
+    ports: int = 1
+    torus: Torus | None = None
 
-    def for_nodes(self, nodes: int) -> "Machine":
-        """Return the costs in a job of ``nodes`` nodes."""
-        if self.larger_jobs is None:
-            return self
-        from_nodes, machine = self.larger_jobs
-        return machine if nodes >= from_nodes else replace(self, larger_jobs=None)
+    def folding(self, dtype: str) -> str | None:
+        """Return the type whose folds cost what those of ``dtype`` do; None if these cost nothing.
+
+        On a machine that was fitted to collectives, folds of a type that no measurement has are as
+        slow as the slowest measured ones.
+        """
+        if dtype in self.fold_s:
+            return dtype
+        if self.path is None:
+            return None
+        return max(self.fold_s, key=lambda measured: self.fold_s[measured], default=None)
+
+    def fold_byte_s(self, dtype: str) -> float:
+        """Return the seconds of a folded byte."""
+        same = self.folding(dtype)
+        return self.fold_s[same] if same else 0.0
+
+    def in_job(self, nodes: int, ports: int = 1, torus: Torus | None = None) -> "Machine":
+        """Return the costs in a job of ``nodes`` nodes whose ranks use ``ports`` ports each."""
+        machine = self
+        if self.larger_jobs and nodes >= self.larger_jobs[0]:
+            machine = self.larger_jobs[1]
+        return replace(machine, larger_jobs=None, ports=ports, torus=torus)
 
     def slowdown(self, layout: Layout) -> float:
         """Return how many times as long a work of a rank takes because others share its CPUs."""

@@ -18,7 +18,15 @@ from hpccoll.common.limits import AGGREGATORS, RANKS, RANKS_PER_NODE
 from hpccoll.common.units import format_size
 from hpccoll.common.yaml_model import check_keys, load_yaml, to_model
 from hpccoll.model.contradictions import contradictions
-from hpccoll.model.machine import TIER_LABELS, Cpus, Machine, MessageCosts, OwnMemory, Tier
+from hpccoll.model.machine import (
+    TIER_LABELS,
+    Cpus,
+    Machine,
+    MessageCosts,
+    OwnMemory,
+    PathCosts,
+    Tier,
+)
 from hpccoll.model.machine_content import machine_path, read_content
 from hpccoll.model.machine_sections import (
     SCHEMA,
@@ -33,6 +41,7 @@ from hpccoll.model.machine_sections import (
     RateSection,
     UplinkSection,
 )
+from hpccoll.model.torus_links import Torus
 from hpccoll.schedule import MAPPINGS, Layout, numbering
 from hpccoll.store.durable_files import replacing_file
 
@@ -102,6 +111,14 @@ class MachineFile(MachineFields):
         if self.nccl:
             inside = tiers["node"][-1].bytes_per_s.value if "node" in tiers else math.inf
             updates["nccl"] = self.nccl.with_network(factor, inside)
+        if self.critical_path:
+            together = self.critical_path.ports_bytes_per_s
+            updates["critical_path"] = self.critical_path.model_copy(
+                update={"ports_bytes_per_s": together and together.times(factor)}
+            )
+        if self.torus:
+            link = self.torus.link_bytes_per_s.times(factor)
+            updates["torus"] = self.torus.model_copy(update={"link_bytes_per_s": link})
         larger = self.larger_jobs
         if larger:
             faster = {
@@ -161,6 +178,7 @@ class MachineFile(MachineFields):
             switches=self.aggregators.kind == "switches",
             start_skew_s=start_skew_s,
             own_memory=_own_memory(self.own_memory, bound),
+            path=self._path(bound),
         )
         return self._with_larger_jobs(machine, bound)
 
@@ -182,6 +200,54 @@ class MachineFile(MachineFields):
             start_skew_s=start_skew_s,
         )
         return replace(machine, larger_jobs=(larger.from_nodes, in_larger_jobs))
+
+    def _path(self, bound: Bound) -> PathCosts | None:
+        """Return the costs of critical paths, with those of the links of a torus; None if times are simulated."""
+        section = self.critical_path
+        if section is None:
+            return None
+        further_port_s: float | None = None
+        if section.further_port_s:
+            further_port_s = section.further_port_s.at(bound)
+        costs = PathCosts(
+            following_s=section.following_s.at(bound),
+            further_port_s=further_port_s,
+            ports_byte_s=_seconds_of_byte(section.ports_bytes_per_s, bound),
+            segment_s=section.segment_s.at(bound) if section.segment_s else 0.0,
+            address_s=section.address_s.at(bound) if section.address_s else 0.0,
+        )
+        if self.torus is None:
+            return costs
+        hop_s = self.torus.hop_s.at(bound)
+        link_byte_s = _seconds_of_byte(self.torus.link_bytes_per_s, bound)
+        return replace(costs, hop_s=hop_s, link_byte_s=link_byte_s)
+
+    def torus_of(self, nodes: int, shape: str | None = None) -> Torus | None:
+        """Return the torus of the nodes of a job; None if messages share no links.
+
+        Args:
+            nodes: the number of nodes.
+            shape: the nodes along each dimension [as measured, or as equal as possible].
+
+        Raises:
+            BadInputError: if the shape has another number of nodes, or the machine has no torus.
+        """
+        if self.torus is None:
+            if shape is not None:
+                raise BadInputError("--torus", shape, f"left out: {self.name} has no torus")
+            return None
+        if shape is not None:
+            torus = Torus.parse(shape)
+            if torus.nodes != nodes:
+                raise BadInputError("--torus", shape, f"a torus of {nodes} nodes, as --nodes says")
+            return torus
+        return self._measured_torus(nodes) or Torus.most_even(nodes, self.torus.dimensions)
+
+    def _measured_torus(self, nodes: int) -> Torus | None:
+        """Return the torus of as many nodes that was measured; None if there was none, or several."""
+        shapes = self.measured.tori if self.measured else []
+        tori = [torus for torus in map(Torus.parse, shapes) if torus.nodes == nodes]
+        return tori[0] if len(tori) == 1 else None
 
     def _uplink_byte_s(self, bound: Bound) -> float:
         if self.uplink is None or self.uplink.oversubscription is None:
@@ -209,6 +275,7 @@ class MachineFile(MachineFields):
         ranks_per_node: int | None = None,
         aggregators: int = 0,
         mapping: str | None = None,
+        nodes_per_rack: int | None = None,
     ) -> Layout:
         """Return the layout of a job on the machine.
 
@@ -219,6 +286,7 @@ class MachineFile(MachineFields):
             aggregators: the aggregators, each on a node of its own; if there are enough, the first
                 ones are in one rack each, and the others above the racks.
             mapping: the order of ranks, a word of MAPPINGS [consecutive ranks on each node].
+            nodes_per_rack: the most nodes of a rack [those of the file, or as measured, or all].
 
         Raises:
             BadInputError: if the file does not have such a node, or lacks the costs of a tier that
@@ -234,7 +302,9 @@ class MachineFile(MachineFields):
             raise BadInputError(
                 "--ranks-per-node", per_node, f"a multiple of {rails}, the rails of {self.name}"
             )
-        nodes_per_rack = (self.geometry and self.geometry.nodes_per_rack) or nodes
+        if nodes_per_rack is None:
+            nodes_per_rack = self.nodes_per_rack or nodes
+        RANKS.check("--nodes-per-rack", nodes_per_rack)
         racks = -(-nodes // nodes_per_rack)
         self._check_tiers(per_node, nodes + aggregators, racks)
         node = Layout.of(nodes * per_node, per_node).node
@@ -242,6 +312,13 @@ class MachineFile(MachineFields):
         rail = tuple(rank % per_node * rails // per_node for rank in range(len(node)))
         layout = Layout(node, rack, rail).with_aggregators(aggregators)
         return layout if mapping is None else layout.subset(numbering(layout, mapping))
+
+    @property
+    def nodes_per_rack(self) -> int | None:
+        """The nodes of a rack, by the file or as measured; None if all nodes are in one."""
+        if self.geometry:
+            return self.geometry.nodes_per_rack
+        return self.measured.nodes_per_rack if self.measured else None
 
     def _checked_ranks_per_node(self, requested: int | None) -> int:
         """Return the ranks on each node; by default those of the file, or else the most that were measured."""

@@ -30,7 +30,14 @@ from hpccoll.common.limits import (
     IntegerRange,
 )
 from hpccoll.common.yaml_model import Bounded, OneOrMore, Text, YamlSection, as_list, reject_bool
+from hpccoll.model.torus_links import Torus
 from hpccoll.schedule import DTYPE, collective
+
+PORTS = IntegerRange(1, 64)
+"""The ports of a rank."""
+
+MOST_DIMENSIONS = 8
+"""The most dimensions of a torus."""
 
 SCHEMA, VERSION = "hpccoll-machine", "1.0"
 
@@ -108,6 +115,7 @@ def _within(least: float, most: float, unit: str) -> AfterValidator:
 
 
 Seconds = Annotated[Quantity, _within(0, 3600, "seconds")]
+ShapeOfTorus = Annotated[Text, AfterValidator(lambda shape: Torus.parse(shape).text)]
 _RATES = 1, 1e18
 Rate = Annotated[Quantity, _within(*_RATES, "bytes a second")]
 _of_rate = Field(ge=_RATES[0], le=_RATES[1], allow_inf_nan=False)
@@ -236,6 +244,44 @@ class OwnMemorySection(YamlSection):
     kept_bytes: Annotated[int, Bounded(IntegerRange(0, MAX_BYTES))] = Field(
         0,
         description="the largest buffer that the C library keeps between calls, and that is not new",
+    )
+
+
+class CriticalPathSection(YamlSection):
+    """The costs of messages on a critical path besides those of their tiers.
+
+    With this section, the time of an operation is the sum of what is on its path, to which the
+    machine was fitted; without it, operations are simulated.
+    """
+
+    following_s: Seconds = Field(
+        description="a message that its rank sends or receives after another one of the same step"
+    )
+    further_port_s: Seconds | None = Field(
+        None,
+        description="each further port over which a rank sends its part of the vector [unknown]",
+    )
+    ports_bytes_per_s: Rate | None = Field(
+        None, description="the rate of all ports of a rank together [no limit]"
+    )
+    segment_s: Seconds | None = Field(
+        None, description="each segment of a message that is folded by itself [nothing]"
+    )
+    address_s: Seconds | None = Field(
+        None,
+        description="each message in which a rank tells first where its buffers are [as others]",
+    )
+
+
+class TorusSection(YamlSection):
+    """The links of a torus of nodes."""
+
+    dimensions: Annotated[int, Bounded(IntegerRange(1, MOST_DIMENSIONS))] = Field(
+        description="the dimensions of a job whose shape is unknown, which are as equal as possible"
+    )
+    hop_s: Seconds = Field(description="the latency of each link that a message passes")
+    link_bytes_per_s: Rate = Field(
+        description="the rate of each direction of a link, which messages share"
     )
 
 
@@ -419,6 +465,15 @@ class MeasuredSection(YamlSection):
     largest_bytes: Annotated[int, Bounded(IntegerRange(0, MAX_BYTES))] = Field(
         description="the largest size"
     )
+    tori: list[ShapeOfTorus] = Field(
+        [], description="the nodes along each dimension of each torus, such as 4x4x4 [no torus]"
+    )
+    ports: OneOrMore[Annotated[int, Bounded(PORTS)]] = Field(
+        [1], description="the ports of each rank that send parts of the vector at once"
+    )
+    nodes_per_rack: Annotated[int, Bounded(RANKS)] | None = Field(
+        None, description="the most nodes of a job in a rack, if jobs had several [unknown]"
+    )
     files: OneOrMore[Text] = Field(description="the raw files")
     undetermined: list[Text] = Field(
         [], description="the quantities that these measurements do not determine"
@@ -482,6 +537,13 @@ class MachineFields(YamlSection):
     )
     own_memory: OwnMemorySection | None = Field(
         None, description="buffers of the implementation of a collective [at no cost]"
+    )
+    critical_path: CriticalPathSection | None = Field(
+        None,
+        description="costs of messages on critical paths, whose sums are then the times [times are simulated]",
+    )
+    torus: TorusSection | None = Field(
+        None, description="the links of a torus of nodes [no limit, and no latency]"
     )
     larger_jobs: LargerJobsSection | None = Field(
         None, description="what differs in jobs of many nodes [nothing]"

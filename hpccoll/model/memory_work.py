@@ -45,29 +45,18 @@ def memory_work(call: CollectiveCall, algorithm: str, nbytes: int, largest_fold:
     return MemoryWork(copied, buffers)
 
 
-def seconds_beside_messages(
-    machine: Machine,
-    layout: Layout,
-    call: CollectiveCall,
-    algorithm: str,
-    nbytes: int,
-    largest_fold: int,
-) -> float:
+def seconds_beside_messages(machine: Machine, layout: Layout, work: MemoryWork) -> float:
     """Return the seconds of an operation besides its messages and folds: of late starts and own buffers.
 
     Args:
         machine: the machine.
         layout: the layout of the ranks.
-        call: the call of the collective.
-        algorithm: the name of the algorithm.
-        nbytes: the size S.
-        largest_fold: the bytes of the largest fold of a rank; 0 without folds.
+        work: what the operation moves in memory.
     """
     seconds = machine.start_skew_s * math.log2(layout.workers)
     costs = machine.own_memory
     if costs is None:
         return seconds
-    work = memory_work(call, algorithm, nbytes, largest_fold)
     seconds += work.copied_bytes * costs.copy_byte_s
     if work.buffer_bytes > costs.kept_bytes:
         hindering = ranks_of_node(layout) - 1

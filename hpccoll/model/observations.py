@@ -10,13 +10,14 @@ import numpy as np
 from hpccoll.cases.algorithm_registry import COLLECTIVES, is_workload
 from hpccoll.cases.case import PYTHON, SINGLE
 from hpccoll.common.units import format_count, parse_cpu_list
+from hpccoll.model.torus_links import Torus
 from hpccoll.schedule import Algorithm, CollectiveCall, Layout, Parameter, numbering
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.schedule.layout import TIERS
 from hpccoll.store.case_row import make_row
 from hpccoll.store.raw_results import Attempt, Outcome, RawResults
 from hpccoll.store.rows import Row, RowKey
-from hpccoll.store.schema import ON_TESTBED
+from hpccoll.store.schema import IN_TURN, ON_TESTBED, PEERS, PORT_USE
 
 
 class Work(NamedTuple):
@@ -85,16 +86,51 @@ class Observation:
         return {name: value for name, value in self.params.items() if name in own}
 
     @property
+    def ports(self) -> int:
+        """The ports of a rank that are in use, each with its part of the vector."""
+        return int(self.params.get("ports", 1))
+
+    @property
+    def ports_at_once(self) -> int:
+        """How many of these ports are in use at once."""
+        in_turn = self.params.get(PORT_USE) == IN_TURN
+        return 1 if in_turn else self.ports
+
+    @property
+    def ports_of_link(self) -> int:
+        """How many ports of a rank send over the same link of a torus at once."""
+        torus = self._torus_of_nodes
+        if torus is None or torus.nodes == 1:
+            return 1
+        return -(-self.ports_at_once // torus.links_of_node)
+
+    @property
+    def torus(self) -> Torus | None:
+        """The torus of the nodes; None without one, or if messages go to other ranks than those of the schedule."""
+        return None if PEERS in self.params else self._torus_of_nodes
+
+    @property
+    def _torus_of_nodes(self) -> Torus | None:
+        shape = self.params.get("torus")
+        if shape is None:
+            return None
+        torus = Torus.parse(str(shape))
+        return torus if torus.nodes == self.layout.nodes else None
+
+    @property
+    def name_of_algorithm(self) -> str:
+        return self.algorithm.name if self.algorithm else NATIVE
+
+    @property
     def name(self) -> str:
         """The algorithm, the requested parameters and the mapping."""
-        algorithm = self.algorithm.name if self.algorithm else NATIVE
         arguments = self.call.collective.arguments
         requested = [
             f"{name}={value}"
             for name, value in sorted(self.requested.items())
             if name not in arguments
         ]
-        words = [algorithm, *requested]
+        words = [self.name_of_algorithm, *requested]
         if self.mapping:
             words.append(f"mapping={self.mapping}")
         return " ".join(words)

@@ -20,7 +20,7 @@ from hpccoll.model.nccl_candidates import NO_PARAMETERS, LibraryCalls, library_n
 from hpccoll.model.published_rates import published_near
 from hpccoll.model.simulation import BOUNDS, AlgorithmSimulation
 from hpccoll.model.simulation_work import RemainingTime, ShowProgress
-from hpccoll.schedule import Parameter, itemsize
+from hpccoll.schedule import Layout, Parameter, itemsize
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.schema import MODELLED, SIMULATED
 
@@ -46,6 +46,11 @@ class Request:
     aggregators: int | None = None
     # the order of ranks, a word of MAPPINGS [consecutive ranks on each node]
     mapping: str | None = None
+    # the most nodes of a rack [those of the machine file, or as measured, or all]
+    nodes_per_rack: int | None = None
+    # the nodes along each dimension of the torus [as measured, or as equal as possible]
+    torus: str | None = None
+    ports: int = 1  # the ports of each rank, which send their parts of the vector at once
     # parameters of algorithms and of the collective; each algorithm takes those that it has
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
 
@@ -86,6 +91,12 @@ class Request:
                 )
             )
         return choices
+
+    def layout(self, machine: MachineFile, nodes: int, aggregators: int = 0) -> Layout:
+        """Return the layout of a job on a number of nodes, with ``aggregators``: see ``MachineFile.layout``."""
+        return machine.layout(
+            nodes, self.ranks_per_node, aggregators, self.mapping, self.nodes_per_rack
+        )
 
     def _names(self, machine: MachineFile) -> list[str]:
         """Return the requested algorithms, or else the usual ones with those of aggregators, if there are any."""
@@ -308,7 +319,8 @@ class PredictionPlan:
         choices = request.choices(machine)
         # what is wrong for one of them is said before the first estimate
         for nodes in request.nodes:
-            machine.layout(nodes, request.ranks_per_node, request.aggregators or 0, request.mapping)
+            request.layout(machine, nodes, request.aggregators or 0)
+            machine.torus_of(nodes, request.torus)
         left_out: dict[str, list[int]] = defaultdict(list)
         library_algorithms = library_names(machine, request.collective)
         names_of_library = [name for name, _ in choices if name in library_algorithms]
@@ -320,9 +332,7 @@ class PredictionPlan:
         total = len(request.nodes) * len(ours) * len(request.sizes)
         planned: list[PlannedPrediction] = []
         for nodes in request.nodes:
-            layout_of = lru_cache(2)(
-                partial(machine.layout, nodes, request.ranks_per_node, mapping=request.mapping)
-            )
+            layout_of = lru_cache(2)(partial(request.layout, machine, nodes))
             for name, parameters in ours:
                 if progress:
                     progress(
@@ -336,6 +346,8 @@ class PredictionPlan:
                     layout_of,
                     dtype=request.dtype,
                     aggregators=request.aggregators,
+                    ports=request.ports,
+                    torus=machine.torus_of(nodes, request.torus),
                 )
                 planned += _planned(simulation, nodes, request.sizes, left_out)
         if not planned and not formulas:
@@ -454,11 +466,15 @@ def _prediction(
     seconds = simulated.seconds
     low_s = min(seconds.values()) * least
     high_s = max(seconds.values()) * most
-    distance = machine.distance(nodes, per_node, nbytes)
+    words = [machine.distance(nodes, per_node, nbytes), *_assumptions(simulation, request)]
     prediction = Prediction(
         collective=simulation.family.name,
         algorithm=simulation.algorithm.name,
-        params={**simulation.algorithm.parameters, **simulated.parameters},
+        params={
+            **simulation.algorithm.parameters,
+            **simulated.parameters,
+            **_params_of_job(simulation),
+        },
         nodes=nodes,
         ranks_per_node=per_node,
         racks=layout.racks,
@@ -471,11 +487,37 @@ def _prediction(
         low_s=low_s,
         high_s=high_s,
         exact=simulated.exact,
-        distance=distance,
+        distance="; ".join(words),
         assumed=simulation.assumed,
         stand_ins=simulated.stand_ins,
     )
     return _beside_library(machine, prediction)
+
+
+def _params_of_job(simulation: AlgorithmSimulation) -> dict[str, Parameter]:
+    """Return the ports and the torus of a job, by the names that measurements have for them."""
+    params: dict[str, Parameter] = {}
+    if simulation.ports > 1:
+        params["ports"] = simulation.ports
+    if simulation.torus:
+        params["torus"] = simulation.torus.text
+    return params
+
+
+def _assumptions(simulation: AlgorithmSimulation, request: Request) -> Iterator[str]:
+    """Yield what is assumed of nodes and of folds, where neither the request nor the machine file says it."""
+    machine, torus = simulation.machine, simulation.torus
+    measured = machine.measured
+    if measured is None:
+        return
+    if torus and request.torus is None and torus.text not in measured.tori:
+        yield f"assumed: a torus of {torus.text} nodes"
+    are_said = machine.geometry or request.nodes_per_rack
+    if measured.nodes_per_rack and simulation.layout.racks > 1 and not are_said:
+        yield f"assumed: {measured.nodes_per_rack} nodes in a rack, as measured at most"
+    same = simulation.machines["value"].folding(request.dtype)
+    if simulation.family.reduces and same not in (None, request.dtype):
+        yield f"assumed: reductions of {request.dtype} as fast as those of {same}"
 
 
 def _by_formulas(
@@ -488,7 +530,7 @@ def _by_formulas(
     if not names:
         return
     for nodes in request.nodes:
-        layout = machine.layout(nodes, request.ranks_per_node)
+        layout = replace(request, mapping=None).layout(machine, nodes)
         per_node = layout.workers // nodes
         calls = LibraryCalls(machine, request.collective, layout, request.dtype)
         for name, nbytes in product(names, request.sizes):

@@ -39,7 +39,7 @@ def check_file(path: Path, machine: MachineFile, request: Request) -> None:
     Raises:
         BadInputError: if a layout has too many ranks, or ``path`` holds anything but predictions.
     """
-    ranks = machine.layout(max(request.nodes), request.ranks_per_node).workers
+    ranks = request.layout(machine, max(request.nodes)).workers
     if ranks > FILE_RANKS.maximum:
         raise BadInputError(
             "--out",
@@ -70,7 +70,7 @@ def raw_predictions(predicted: Predictions, path: Path) -> RawResults:
     attempts = []
     cases: list[Case] = []
     for number, (launch, outcomes) in enumerate(launches.items(), 1):
-        attempts.append((_attempt(number, launch, machine), outcomes))
+        attempts.append((_attempt(number, launch, machine, request.nodes_per_rack), outcomes))
         cases += [outcome.case for outcome in outcomes]
     largest = max((attempt for attempt, _ in attempts), key=lambda attempt: attempt.ranks)
     nodes = max(attempt.nodes for attempt, _ in attempts)
@@ -95,7 +95,9 @@ class _Launch(NamedTuple):
     assumed: str | None
 
 
-def _attempt(number: int, launch: _Launch, machine: MachineFile) -> Attempt:
+def _attempt(
+    number: int, launch: _Launch, machine: MachineFile, nodes_per_rack: int | None
+) -> Attempt:
     """Return an attempt that says what was predicted, and that nothing ran."""
     if launch.kind == MODELLED:
         prediction = f"{machine.name}: times by NCCL's own formulas, which have no interval"
@@ -110,7 +112,12 @@ def _attempt(number: int, launch: _Launch, machine: MachineFile) -> Attempt:
         "machine_file": machine.model_dump(mode="json", by_alias=True, exclude_none=True),
         "assumed": launch.assumed,
     }
-    layout = machine.layout(launch.nodes, launch.ranks_per_node, launch.aggregators)
+    layout = machine.layout(
+        launch.nodes,
+        launch.ranks_per_node,
+        launch.aggregators,
+        nodes_per_rack=nodes_per_rack,
+    )
     return Attempt.not_launched(number, launch.kind, machine.name, layout, provenance)
 
 

@@ -183,6 +183,8 @@ def models_of(
     declared: DeclaredSections | None = None,
     progress: Callable[[int, int], None] | None = None,
     most_nodes: int | None = None,
+    transport: str | None = None,
+    library: str | None = None,
 ) -> list[RunModel]:
     """Return a model for each machine, environment, transport and executor of the raw files.
 
@@ -194,9 +196,12 @@ def models_of(
         progress: is called with the number of predictions so far, and of all.
         most_nodes: the nodes of the largest job whose collectives a machine is fitted to [half of
             those of the largest one].
+        transport: the transport of the runs [all].
+        library: the library of imported runs, or the begin of its name [all].
 
     Raises:
-        BadInputError: if no run has anything that a machine can be fitted to.
+        BadInputError: if no run has anything that a machine can be fitted to, or none has the
+            transport and the library.
     """
     runs: dict[object, list[RawResults]] = defaultdict(list)
     for raw in raw_results:
@@ -206,6 +211,10 @@ def models_of(
     measured: list[_MeasuredRun] = []
     for files in runs.values():
         measured += _by_executor(files)
+    if transport is not None:
+        measured = _over_transport(measured, transport)
+    if library is not None:
+        measured = _of_library(measured, library)
     report = count_progress(progress, sum(len(run.observed) for run in measured))
     models = []
     fits_to_patterns = {id(run): fit(run.observed, run.machine_name) for run in measured}
@@ -225,17 +234,48 @@ def models_of(
     return models
 
 
+def _over_transport(runs: Sequence["_MeasuredRun"], transport: str) -> list["_MeasuredRun"]:
+    """Return the runs over a transport; BadInputError if there are none."""
+    over_it = [run for run in runs if run.transport == transport]
+    if not over_it:
+        raise BadInputError("--transport", transport, sorted({run.transport for run in runs}))
+    return over_it
+
+
+def _of_library(runs: Sequence["_MeasuredRun"], library: str) -> list["_MeasuredRun"]:
+    """Return the runs with a library, or whose library begins so; BadInputError if there are none."""
+    with_it = [run for run in runs if run.library.startswith(library)]
+    if not with_it:
+        raise BadInputError("--library", library, sorted({run.library for run in runs}))
+    return with_it
+
+
+def model_of_machine(models: Sequence[RunModel], key: str, value: object) -> RunModel:
+    """Return the only one of some models that has a machine.
+
+    Raises:
+        BadInputError: of the ``value`` of a ``key``, if there are several.
+    """
+    fitted = [model for model in models if model.machine]
+    if len(fitted) > 1:
+        several = ", ".join(f"{model.measured_on[1]} over {model.over}" for model in fitted)
+        expected = f"results of one machine, --library and --transport, not of {several}"
+        raise BadInputError(key, str(value), expected)
+    return fitted[0]
+
+
 def _fitted_to_collectives(
     run: "_MeasuredRun",
     declared: DeclaredSections | None,
     report: Callable[[], object],
     most_nodes: int | None,
 ) -> RunModel:
-    fitted = fit_machine_to_collectives(run.observed, run.machine_name, most_nodes, report)
+    fitted = fit_machine_to_collectives(run.observed, run.machine_name, most_nodes)
     if fitted is None:
         return run.unfitted()
     machine = _completed(fitted.machine, run, declared)
-    return run.model(machine, list(fitted.validated), fitted.left_out)
+    validated = validate(run.observed, machine.machine(), fitted.used, report)
+    return run.model(machine, validated, fitted.left_out)
 
 
 def _completed(
@@ -263,6 +303,11 @@ class _MeasuredRun(NamedTuple):
     executor: str
     observed: list[Observation]
     several_executors: bool  # whether the other executor has observations of this transport, too
+
+    @property
+    def library(self) -> str:
+        """The library of imported measurements, which stands behind the name of their machine."""
+        return self.machine_name.rpartition(", ")[2]
 
     @property
     def machine_name(self) -> str:

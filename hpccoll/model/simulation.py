@@ -18,14 +18,21 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import AGGREGATORS, IntegerRange
 from hpccoll.common.units import format_decimal_bytes
 from hpccoll.host.cpu_and_memory import available_memory
-from hpccoll.model.equal_waves import largest_fold, operation_waves
+from hpccoll.model.equal_waves import operation_waves
 from hpccoll.model.event_simulation import simulate_events
 from hpccoll.model.machine import Machine
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import Bound
-from hpccoll.model.memory_work import seconds_beside_messages
+from hpccoll.model.memory_work import memory_work, seconds_beside_messages
+from hpccoll.model.path_times import (
+    exchanges_of_many_ranks,
+    largest_fold_of_ports,
+    sums_paths,
+    times_along_path,
+)
 from hpccoll.model.simulation_work import EVENT_S, ScheduleWork
 from hpccoll.model.stand_ins import StandIn, StandIns, stand_ins
+from hpccoll.model.torus_links import Torus
 from hpccoll.model.traffic import has_more_messages, kept_traffic
 from hpccoll.model.wave_simulation import simulate_runs
 from hpccoll.schedule import Cut, Layout, Parameter, Schedule, itemsize
@@ -112,7 +119,7 @@ def simulate_waves(
     """Return the seconds of one operation in waves: see ``simulate``."""
     sequences = len(lane_sequences(len(schedules), cut.lanes, window))
     waves = operation_waves(tuple(schedules), cut)
-    return simulate_runs(waves, machine, sequences, machine.fold_s.get(dtype, 0.0), progress)
+    return simulate_runs(waves, machine, sequences, machine.fold_byte_s(dtype), progress)
 
 
 def _most_events(slices: int, lanes: int, window: int) -> int:
@@ -154,6 +161,8 @@ class AlgorithmSimulation:
         shared: returns the costs of the machine that are left where other operations run at the
             same time.
         nodes_of_job: the nodes of the job, whose costs may depend on them [those of the layout].
+        ports: the ports of each rank, which send their parts of the vector at once.
+        torus: the torus of the nodes of the job, if they are on one.
     """
 
     def __init__(
@@ -168,8 +177,12 @@ class AlgorithmSimulation:
         aggregators: int | None = None,
         shared: Callable[[Machine], Machine] = lambda machine: machine,
         nodes_of_job: int | None = None,
+        ports: int = 1,
+        torus: Torus | None = None,
     ) -> None:
         self.machine = machine
+        self.ports = ports
+        self.torus = torus
         self.dtype = dtype
         self.shared = shared
         self.family = collective(family)
@@ -178,7 +191,9 @@ class AlgorithmSimulation:
         self.layout = self._layout(layout_of, aggregators)
         self.assumed = None
         nodes = nodes_of_job or self.layout.nodes
-        self.machines = {bound: shared(machine.machine(bound).for_nodes(nodes)) for bound in BOUNDS}
+        self.machines: dict[Bound, Machine] = {}
+        for bound in BOUNDS:
+            self.machines[bound] = shared(machine.machine(bound).in_job(nodes, ports, torus))
         self._known_works: list[ScheduleWork] = []  # of the slices, once they are known
         if self.algorithm.aggregates and machine.aggregators.kind == "switches":
             self.assumed = machine.aggregators.source or "assumed: aggregators are switches"
@@ -229,15 +244,33 @@ class AlgorithmSimulation:
             return "copies on a rank are not modelled"
         unmet = self._unmet(self.layout) or self.algorithm.unmet_size(nbytes) or ""
         unmet = unmet.removeprefix(f"{self.algorithm.name} of {self.family.name}").lstrip(": ")
-        return unmet or self._memory_reason(nbytes)
+        return unmet or self._ports_reason(nbytes) or self._memory_reason(nbytes)
+
+    def _ports_reason(self, nbytes: int) -> str | None:
+        """Return why several ports of a rank are not predicted; None if they are."""
+        if self.ports == 1:
+            return None
+        path = self.machines["value"].path
+        if path is None or path.further_port_s is None:
+            return f"{self.machine.name} was not fitted to several ports of a rank"
+        if not self._sums_paths(self._operation(nbytes)):
+            return "it runs several schedules at once, which are not simulated on several ports"
+        return None
+
+    def _sums_paths(self, operation: RequestedOperation) -> bool:
+        """Return whether the time is a sum along the critical path, and not simulated."""
+        return sums_paths(self.machines["value"], operation.schedules, operation.cut)
 
     def _memory_reason(self, nbytes: int) -> str | None:
         """Return why there is too little memory; None if there is enough."""
         if self._stand_ins(nbytes):
             return None
         operation = self._operation(nbytes)
-        block = operation_waves(operation.schedules, operation.cut).block
-        needed = block * max(work.rank_bytes for work in self._works(operation))
+        if self._sums_paths(operation) and exchanges_of_many_ranks(
+            operation.schedules, operation.cut
+        ):
+            return None
+        needed = self._block(operation) * max(work.rank_bytes for work in self._works(operation))
         if needed < MUCH_MEMORY:
             return None
         free = available_memory()
@@ -245,6 +278,11 @@ class AlgorithmSimulation:
             return None
         needs = f"it needs about {format_decimal_bytes(needed)} of memory to pair the messages of a step"
         return f"{needs}; {format_decimal_bytes(free)} are free"
+
+    @staticmethod
+    def _block(operation: RequestedOperation) -> int:
+        """Return how many ranks stand for all."""
+        return operation_waves(operation.schedules, operation.cut).block
 
     def _operation(self, nbytes: int) -> RequestedOperation:
         return requested_operation(
@@ -278,6 +316,12 @@ class AlgorithmSimulation:
         works_of_slices = self._works(operation)
         lanes = operation.cut.lanes
         messages = lanes // len(works_of_slices) * sum(work.messages for work in works_of_slices)
+        if self._sums_paths(operation):
+            if exchanges_of_many_ranks(operation.schedules, operation.cut):
+                return ExpectedWork(messages, seconds=1.0, pairing_s=0.0)
+            block = self.layout.ranks if self.torus else self._block(operation)
+            (work,) = works_of_slices
+            return ExpectedWork(messages, work.seconds_along_path(block), work.pairing_s)
         if messages <= _most_events(len(works_of_slices), lanes, operation.window):
             seconds = messages * EVENT_S
         else:
@@ -305,12 +349,11 @@ class AlgorithmSimulation:
         if not costs.start_skew_s and not costs.own_memory:
             return simulated
         cut = simulated.operation.cut
-        fold = largest_fold(operation_waves(tuple(simulated.operation.schedules), cut))
+        fold = largest_fold_of_ports(simulated.operation.schedules, cut, self.ports)
+        memory = memory_work(cut.call, self.algorithm.name, nbytes, fold)
         seconds = {}
         for bound, simulated_s in simulated.seconds.items():
-            beside_s = seconds_beside_messages(
-                self.machines[bound], self.layout, cut.call, self.algorithm.name, nbytes, fold
-            )
+            beside_s = seconds_beside_messages(self.machines[bound], self.layout, memory)
             seconds[bound] = simulated_s + beside_s
         return simulated._replace(seconds=seconds)
 
@@ -324,6 +367,15 @@ class AlgorithmSimulation:
         operation = self._operation(nbytes)
         simulated_as = {bound: self._same(bound) for bound in bounds}
         different = list(dict.fromkeys(simulated_as.values()))
+        if self._sums_paths(operation):
+            report = progress and self._share(nbytes, 0, 1, progress)
+            machines = [self.machines[bound] for bound in different]
+            sums = times_along_path(
+                operation.schedules[0], operation.cut, machines, self.dtype, report
+            )
+            sum_at = dict(zip(different, sums, strict=True))
+            seconds = {bound: sum_at[same] for bound, same in simulated_as.items()}
+            return SimulatedOperation(operation, self._run_parameters(nbytes), seconds, exact=False)
         simulated: dict[Bound, Simulated] = {}
         for number, bound in enumerate(different):
             report = progress and self._share(nbytes, number, len(different), progress)
@@ -342,6 +394,8 @@ class AlgorithmSimulation:
     def _stand_ins(self, nbytes: int) -> StandIns | None:
         """Return the stand-ins that are simulated in the place of all ranks, if there are any."""
         if any(machine.cpus and machine.cpus.of == "machine" for machine in self.machines.values()):
+            return None
+        if self.machines["value"].path and self._sums_paths(self._operation(nbytes)):
             return None
         if self.parameters.get("traffic") or "traffic" in self.family.arguments:
             return None
@@ -362,6 +416,7 @@ class AlgorithmSimulation:
             dtype=self.dtype,
             shared=self.shared,
             nodes_of_job=self.layout.nodes,
+            ports=self.ports,
         )
 
     def _work_of_stand_ins(self, instead: StandIns, nbytes: int) -> ExpectedWork:
@@ -425,6 +480,9 @@ class AlgorithmSimulation:
         if self.family.uncut:
             return {}
         slices = self._requested().slices
+        requested = {"channels", "segment"} & self.parameters.keys()
+        if self.machine.critical_path and not requested and not self.algorithm.pipelined:
+            return {"channels": 1, "window": 1}  # as what the machine was fitted to
         rule: ChannelRule = "messages"
         if self.machine.nccl:
             rule = "groups"

@@ -32,6 +32,9 @@ SORTED_S = 2e-6
 READ_S = 5e-6
 """The seconds to read a step that is left out, because it equals those before it."""
 
+PATH_RANK_S = 1e-7
+"""The seconds of each rank of a wave whose critical path is followed."""
+
 CYCLES_BEFORE_LEAP, ROUNDS_BEFORE_LEAP = 24, 6
 """How many cycles pass, and how often messages go round the simulated ranks, before equal steps are left out."""
 
@@ -69,6 +72,10 @@ class ScheduleWork(NamedTuple):
         simulated = self.simulated_waves(block, cycle)
         rank_seconds = block * self.rank_s * simulated / max(self.waves, 1)
         return simulated * WAVE_S + rank_seconds + (self.waves - simulated) * READ_S
+
+    def seconds_along_path(self, block: int) -> float:
+        """Return the expected seconds to follow the critical path of a block of ranks through all waves."""
+        return self.waves * (WAVE_S + block * PATH_RANK_S)
 
     @classmethod
     def of(cls, schedule: Schedule, rounds: int = 0) -> "ScheduleWork":

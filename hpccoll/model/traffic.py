@@ -7,18 +7,18 @@ a whole.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, pairwise
 from math import inf
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.common.memory import collector_paused
-from hpccoll.schedule import NONE, Copy, Cut, Messages, Part, Round, Schedule, match
+from hpccoll.schedule import NONE, Copy, Cut, Layout, Messages, Part, Round, Schedule, match
 from hpccoll.schedule.step import Range
 
 KEPT_MESSAGES = 1_000_000
@@ -90,6 +90,17 @@ class WaveRun(NamedTuple):
 
     waves: tuple[LaneWave, ...]
     repeats: int
+
+
+class Waves(Protocol):
+    """The waves of an operation: see ``equal_waves``."""
+
+    layout: Layout  # the layout of all ranks
+    cut: Cut  # the positions of the units
+    block: int  # how many ranks, the first ones, stand for all
+
+    def of(self, lane: int) -> Iterable[WaveRun]:
+        """Return the runs of a lane."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, count, pairwise
 from statistics import geometric_mean
@@ -10,13 +10,28 @@ from statistics import geometric_mean
 import numpy as np
 
 from hpccoll.analysis.held_out_regret import held_out_regret
-from hpccoll.model.equal_waves import largest_fold, operation_waves
-from hpccoll.model.machine import TIER_LABELS, Machine
-from hpccoll.model.memory_work import seconds_beside_messages
+from hpccoll.model.critical_path import MOST_MESSAGES
+from hpccoll.model.machine import Machine
+from hpccoll.model.memory_work import memory_work, seconds_beside_messages
 from hpccoll.model.observations import Observation
+from hpccoll.model.operation_work import has_habits, operation_work
+from hpccoll.model.path_times import (
+    MachineCosts,
+    largest_fold_of_ports,
+    sums_paths,
+    times_along_path,
+)
 from hpccoll.model.simulation import simulate
+from hpccoll.model.traffic import TooManyMessagesError
+from hpccoll.model.unknown_messages import (
+    other_peers_reason,
+    schedules_of,
+    several_schedules_reason,
+    unknown_tiers_reason,
+    unmet_reason,
+)
 from hpccoll.schedule import Cut, itemsize, out_of_place
-from hpccoll.store.schema import ADDRESSES, IMPORTED, PEERS
+from hpccoll.store.schema import ADDRESSES, IMPORTED
 
 TOLERANCE = 1e-9
 """The relative difference up to which two times are equal: sums in another order differ by rounding."""
@@ -176,8 +191,13 @@ def validate(
     seen = {id(observation) for observation in fitted}
     validated = []
     for observation in observed:
-        reason = _unpredicted_reason(observation, machine)
-        seconds = None if reason else predicted_seconds(observation, machine)
+        reason = unpredicted_reason(observation, machine)
+        seconds = None
+        if not reason:
+            try:
+                seconds = predicted_seconds(observation, machine)
+            except TooManyMessagesError:
+                reason = f"more than {MOST_MESSAGES} messages"
         validated.append(Validated(observation, seconds, reason, id(observation) not in seen))
         progress()
     return validated
@@ -193,10 +213,21 @@ def count_progress(
 
 def predicted_seconds(observation: Observation, machine: Machine) -> float:
     """Return the predicted time of what was observed."""
-    if observation.algorithm is None:
-        raise ValueError("the library's own algorithm has no schedule")
+    (seconds,) = predicted_times(observation, [machine])
+    return seconds
+
+
+def predicted_times(observation: Observation, machines: Sequence[Machine]) -> list[float]:
+    """Return the predicted times of what was observed, on machines that differ in their costs only.
+
+    Raises:
+        TooManyMessagesError: if a program did more than its schedule says, with too many messages to
+            find their path.
+    """
+    if machines[0].path and has_habits(observation):
+        return _times_of_work(observation, machines)
+    slices = schedules_of(observation)
     call = observation.call
-    slices = call.slices(observation.algorithm, observation.layout, **observation.own_parameters)
     if not call.collective.in_place:
         slices = tuple(out_of_place(call, schedule) for schedule in slices)
     lanes = len(slices) * int(observation.params.get("channels", 1))
@@ -204,66 +235,61 @@ def predicted_seconds(observation: Observation, machine: Machine) -> float:
     size = itemsize(observation.dtype)
     elements = call.collective.elements(observation.nbytes, size, observation.layout.workers)
     cut = Cut(call, elements, slices[0].units, lanes, size)
-    machine = machine.for_nodes(observation.layout.nodes)
-    seconds = simulate(slices, cut, machine, window, observation.dtype).seconds
-    if machine.start_skew_s or machine.own_memory:
-        seconds += seconds_beside_messages(
-            machine,
-            observation.layout,
-            call,
-            observation.algorithm.name,
-            observation.nbytes,
-            largest_fold(operation_waves(tuple(slices), cut)),
-        )
-    return seconds
+    in_job = [
+        machine.in_job(observation.layout.nodes, observation.ports, observation.torus)
+        for machine in machines
+    ]
+    if sums_paths(in_job[0], slices, cut):
+        times = times_along_path(slices[0], cut, in_job, observation.dtype)
+    else:
+        times = [
+            simulate(slices, cut, machine, window, observation.dtype).seconds for machine in in_job
+        ]
+    if in_job[0].start_skew_s or in_job[0].own_memory:
+        fold = largest_fold_of_ports(tuple(slices), cut, observation.ports)
+        memory = memory_work(call, observation.name_of_algorithm, observation.nbytes, fold)
+        for place, machine in enumerate(in_job):
+            times[place] += seconds_beside_messages(machine, observation.layout, memory)
+    return times
 
 
-def _unpredicted_reason(observation: Observation, machine: Machine) -> str:
+def _times_of_work(observation: Observation, machines: Sequence[Machine]) -> list[float]:
+    """Return the times of an operation whose program did more than its schedule says."""
+    work, memory = operation_work(observation)
+    layout = observation.layout
+    times = []
+    for machine in machines:
+        in_job = machine.in_job(layout.nodes, observation.ports_at_once, observation.torus)
+        along_path_s = MachineCosts(in_job, observation.dtype).work_s(work)
+        times.append(along_path_s + seconds_beside_messages(in_job, layout, memory))
+    return times
+
+
+def unpredicted_reason(observation: Observation, machine: Machine) -> str:
+    """Return why nothing can be predicted of what was observed; nothing if something can."""
     if observation.algorithm is None:
         return "the algorithm of the library is unknown"
     if observation.layout.workers == 1:
         return "one rank sends no messages"
     if int(observation.params.get("copies", 0)) > 0:
         return "copies on a rank are not modelled"
-    if int(observation.params.get("ports", 1)) > 1:
-        return "several ports of a rank are not simulated"
-    for name, reason in NOT_SIMULATED.items():
-        if name in observation.params:
-            return reason
+    if machine.path is None:
+        for name, reason in NOT_SIMULATED.items():
+            if name in observation.params:
+                return reason
     reason = other_peers_reason(observation) or unmet_reason(observation)
+    reason = reason or _unknown_ports_reason(observation, machine)
     return reason or unknown_tiers_reason(observation, machine.tiers)
 
 
-def other_peers_reason(observation: Observation) -> str:
-    """Return why it is unknown which messages of an observation stay inside a node; nothing if it is known.
-
-    On one node all do, and with one rank on each node none does, whichever ranks they go to.
-    """
-    layout = observation.layout
-    if PEERS in observation.params and 1 < layout.nodes < layout.workers:
-        return "its messages go to other ranks, some on the same node"
-    return ""
-
-
-def unmet_reason(observation: Observation) -> str:
-    """Return which requirement of its algorithm an observation does not meet; nothing if it meets all.
-
-    Another program may have an algorithm of this name that needs less.
-    """
-    algorithm = observation.algorithm
-    unmet = None
-    if algorithm is not None:
-        unmet = algorithm.unmet(observation.layout, **observation.own_parameters)
-    return unmet or ""
-
-
-def unknown_tiers_reason(observation: Observation, tiers: Collection[str]) -> str:
-    """Return which of the tiers that an observation crosses are unknown, as a sentence; nothing if none is."""
-    unknown_tiers = sorted(observation.tiers.difference(tiers))
-    if unknown_tiers:
-        where = " or ".join(TIER_LABELS[tier] for tier in unknown_tiers)
-        return f"the run has no ping-pong {where} (a sweep's 'pairs: all' has all there are)"
-    return ""
+def _unknown_ports_reason(observation: Observation, machine: Machine) -> str:
+    if observation.ports == 1:
+        return ""
+    if machine.path is None:
+        return "several ports of a rank are not simulated"
+    if machine.path.further_port_s is None:
+        return "the machine was not fitted to several ports of a rank"
+    return several_schedules_reason(observation)
 
 
 def curves_by_algorithm(validated: Iterable[Validated]) -> dict[str, dict[int, Validated]]:

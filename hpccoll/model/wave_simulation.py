@@ -10,18 +10,17 @@ Equal blocks of ranks are simulated once (``equal_waves``), and equal steps are 
 both are exact.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Protocol
 
 import numpy as np
 
 from hpccoll.model.leap_over_equal_steps import advance
 from hpccoll.model.machine import Machine, Tier, cost_columns, shared_resources
 from hpccoll.model.shared_clocks import Clocks, Floats, Ints, Sharing
-from hpccoll.model.traffic import LaneWave, WaveRun
+from hpccoll.model.traffic import LaneWave, Waves
 from hpccoll.schedule import Cut, Layout
 from hpccoll.schedule.layout import TIERS
 
@@ -30,17 +29,6 @@ MAX_ROUTES = 64
 
 SAME_TIME = 1e-6
 """What begins within this part of the time of a message begins together."""
-
-
-class Waves(Protocol):
-    """The waves of an operation: see ``equal_waves``."""
-
-    layout: Layout  # the layout of all ranks
-    cut: Cut  # the positions of the units
-    block: int  # how many ranks, the first ones, stand for all
-
-    def of(self, lane: int) -> Iterable[WaveRun]:
-        """Return the runs of a lane."""
 
 
 def simulate_runs(

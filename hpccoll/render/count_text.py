@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from hpccoll.analysis.counted_shares import (
+    OTHERS,
     CountedShares,
     KindShare,
     call_text,
     communicator_text,
+    element_text,
+    reduction_text,
     size_text,
 )
 from hpccoll.common.records import to_builtins
@@ -34,8 +37,11 @@ from hpccoll.store.counted_job import (
     CountedJob,
     CountedLaunch,
     CountedRank,
+    mpi_library_name,
     ranks_of_runs,
 )
+
+WORLD = "MPI_COMM_WORLD"
 
 MOST_RUNS = 8
 """The most runs of ranks that a line has of a communicator."""
@@ -46,6 +52,13 @@ MOST_LINES = 15
 
 def _waiting(share: KindShare) -> str:
     return format_seconds(share.waiting_s) if share.waiting_s else ""
+
+
+def _creator(group: CountedGroup) -> str:
+    """Return the function that created a communicator, empty for MPI_COMM_WORLD; lines may differ in it alone."""
+    if group.created_by in (WORLD, OTHERS):
+        return ""
+    return group.created_by
 
 
 def _variant(share: KindShare) -> str:
@@ -64,17 +77,21 @@ CALLS: Columns[KindShare] = (
     ("collective", lambda share: share.kind.collective),
     ("start", _variant),
     ("size", lambda share: size_text(share) if share.most_bytes else ""),
-    ("type", lambda share: share.kind.dtype.removeprefix("MPI_").replace("none", "")),
-    ("op", lambda share: share.kind.operation.removeprefix("MPI_").replace("none", "")),
+    ("type", element_text),
+    ("op", reduction_text),
     ("in place", lambda share: "yes" if share.kind.in_place else ""),
     ("communicator", lambda share: communicator_text(share.group)),
+    ("created by", lambda share: _creator(share.group)),
     ("calls", lambda share: f"{share.calls:,}"),
     ("a call", lambda share: format_seconds(share.call_s)),
-    ("seconds", lambda share: format_seconds(share.seconds)),
+    ("time", lambda share: format_seconds(share.seconds)),
     ("waiting", _waiting),
     ("of the run", lambda share: format_per_cent(share.share)),
 )
-"""The columns of the kinds of calls: calls of the rank with most of them, seconds as the mean over ranks."""
+"""The columns of the kinds of calls: calls of the rank with most of them, times as the mean over ranks."""
+
+NUMBERS = ("size", "calls", "a call", "time", "waiting", "of the run", "how many")
+"""The columns with numbers, which a page aligns."""
 
 GROUPS: Columns[CountedGroup] = (
     ("created by", lambda group: group.created_by),
@@ -86,7 +103,7 @@ GROUPS: Columns[CountedGroup] = (
 LAUNCHES: Columns[CountedLaunch] = (
     ("ranks", lambda launch: launch.ranks),
     ("ABI", lambda launch: launch.abi),
-    ("library", lambda launch: launch.library[:80]),
+    ("library", lambda launch: mpi_library_name(launch.library)),
     ("file", lambda launch: launch.path),
 )
 
@@ -177,6 +194,7 @@ def _context(shares: CountedShares) -> dict[str, object]:
     context["summary"] = shares.findings[0].text
     context["lines"] = lines
     context["calls"] = filled_columns(*table_of(CALLS, shares.kinds))
+    context["numbers"] = NUMBERS
     context["groups"] = table_of(GROUPS, job.groups)
     context["launches"] = table_of(LAUNCHES, job.launches)
     context["facts"] = _facts(job, shares)

@@ -5,13 +5,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpccoll.analysis.counted_gain import CallGain, ProgramGain
-from hpccoll.analysis.counted_shares import call_text
+from hpccoll.analysis.counted_shares import call_text, element_text, reduction_text
 from hpccoll.common.records import to_builtins
-from hpccoll.common.text import Columns, Finding, finding_line, table_lines, table_of
+from hpccoll.common.text import (
+    Columns,
+    Finding,
+    filled_columns,
+    finding_line,
+    table_lines,
+    table_of,
+)
 from hpccoll.common.units import format_count, format_factor, format_interval, format_seconds
 
 COLUMNS: Columns[CallGain] = (
     ("call", lambda gain: call_text(gain.share)),
+    ("type", lambda gain: element_text(gain.share)),
+    ("op", lambda gain: reduction_text(gain.share)),
     ("calls", lambda gain: f"{gain.share.calls:,}"),
     ("in the program", lambda gain: format_seconds(gain.share.call_s)),
     ("default", lambda gain: format_seconds(gain.default_s)),
@@ -29,7 +38,7 @@ def gain_lines(gain: ProgramGain) -> Iterator[str]:
     for finding in gain.findings:
         yield finding_line(finding)
     if gain.gains:
-        yield from table_lines(*table_of(COLUMNS, gain.gains))
+        yield from table_lines(*filled_columns(*table_of(COLUMNS, gain.gains)))
         runs = format_count(len(gain.shares.job.ranks), "rank")
         yield f"  of a run of {format_seconds(gain.shares.run_s)} on {runs}; times are medians"
 

@@ -4,6 +4,7 @@ Sizes are S as ``hpccoll run`` counts them: all n blocks of an all-gather, gathe
 reduce-scatter or all-to-all; of a neighbour collective what a rank sends.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -112,6 +113,13 @@ class CountedJob:
     def unfinished(self) -> list[CountedRank]:
         """The ranks that did not call MPI_Finalize."""
         return [rank for rank in self.ranks if rank.end != FINALIZED]
+
+
+def mpi_library_name(version: str) -> str:
+    """Return the name and number of an MPI library by its version text: ``Open MPI v4.1.4``, ``MPICH 5.0.2``."""
+    first_line = version.strip("\0 \n").partition("\n")[0]
+    name = first_line.partition(",")[0]
+    return re.sub(r"\s*Version:?\s*", " ", name).strip()
 
 
 def ranks_of_runs(runs: str) -> list[int] | None:

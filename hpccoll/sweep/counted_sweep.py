@@ -14,10 +14,11 @@ from hpccoll.analysis.counted_gain import (
     measured_dtype,
 )
 from hpccoll.analysis.counted_shares import CountedShares, KindShare
+from hpccoll.cases.plan import PROFILES
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.units import format_per_cent
 from hpccoll.schedule import collective
-from hpccoll.store.counted_job import CountedJob
+from hpccoll.store.counted_job import CountedJob, CountedLaunch
 
 LEAST_SHARE = 0.002
 """Calls of a kind that takes less of the run are not measured."""
@@ -47,11 +48,27 @@ def library_of(job: CountedJob) -> str:
     Raises:
         UnusableError: if its library is another one.
     """
+    library, _ = _tunable_launch(job)
+    return library
+
+
+def launch_of_library(job: CountedJob) -> CountedLaunch:
+    """Return the first launch whose library is that of ``library_of``.
+
+    Raises:
+        UnusableError: if there is none.
+    """
+    _, launch = _tunable_launch(job)
+    return launch
+
+
+def _tunable_launch(job: CountedJob) -> tuple[str, CountedLaunch]:
+    """Return the first launch with a library that has tables, and the name of that library."""
     for launch in job.launches:
         if launch.abi == "Open MPI" or launch.library.startswith("Open MPI"):
-            return "openmpi"
+            return "openmpi", launch
         if launch.library.startswith("MPICH"):
-            return "mpich"
+            return "mpich", launch
     libraries = ", ".join(dict.fromkeys(launch.library for launch in job.launches))
     raise UnusableError(
         "--for", f"the program ran on {libraries}: tables exist for MPICH and Open MPI"
@@ -86,6 +103,25 @@ def counted_sweeps(shares: CountedShares) -> list[CountedSweep]:
     for shape, kinds in by_shape.items():
         sweeps.append(_sweep(library, *shape, kinds))
     return sweeps
+
+
+def check_profile(sweeps: Sequence[CountedSweep], profile: str) -> None:
+    """Check that the communicators of sweeps exist where they are measured.
+
+    Raises:
+        UnusableError: if this machine is to measure one whose ranks are on two nodes or more.
+    """
+    if profile != "local":
+        return
+    for sweep in sweeps:
+        if "nodes" in sweep.content:
+            clusters = " or ".join(PROFILES[1:])
+            (nodes,) = sweep.content["nodes"]
+            raise UnusableError(
+                "--for",
+                f"the program's ranks were on {nodes} nodes, and profile local uses this machine alone; "
+                f"do: --profile {clusters}, with --site for your cluster",
+            )
 
 
 def _sweep(

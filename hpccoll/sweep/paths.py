@@ -9,6 +9,7 @@ from pathlib import Path
 import hpccoll
 from hpccoll.cases.plan import PLAN_FILE
 from hpccoll.common.errors import UnusableError
+from hpccoll.common.own_variables import MPIEXEC_VARIABLE
 
 
 def _data_directory(name: str, *checkout: str) -> Path:
@@ -55,25 +56,34 @@ def mpiexec_command() -> list[str]:
 
     mpiexec is searched with the directory of this Python first on PATH, as the workflow's rules do,
     and is returned without its directory, so that a plan does not depend on where the environment
-    is installed.
+    is installed. HPCCOLL_MPIEXEC names another one.
 
     Raises:
         UnusableError: if no mpiexec is found.
     """
     programs = Path(sys.executable).parent
-    mpiexec = shutil.which("mpiexec", path=f"{programs}{os.pathsep}{os.environ.get('PATH', '')}")
-    if mpiexec is None:
+    name = os.environ.get(MPIEXEC_VARIABLE) or "mpiexec"
+    path = f"{programs}{os.pathsep}{os.environ.get('PATH', '')}"
+    if shutil.which(name, path=path) is None:
         remedy = "pip install 'hpccoll[local]', or load your site's MPI module"
-        raise UnusableError("launcher", f"no mpiexec in {programs} or on PATH; do: {remedy}")
+        if name != "mpiexec":
+            remedy = f"have {MPIEXEC_VARIABLE} name one that exists"
+        raise UnusableError("launcher", f"no {name} in {programs} or on PATH; do: {remedy}")
+    return launcher_with_options(name, path)
+
+
+def launcher_with_options(name: str, path: str | None = None) -> list[str]:
+    """Return a launcher, searched on ``path`` [PATH], with the options that it needs on this machine."""
+    mpiexec = shutil.which(name, path=path) or name
     version = subprocess.run(
         [mpiexec, "--version"], capture_output=True, text=True, check=False
     ).stdout
     if "Open MPI" in version or "OpenRTE" in version or "PRRTE" in version:
         return [
-            "mpiexec",
+            name,
             "--oversubscribe",
             *(["--allow-run-as-root"] if os.geteuid() == 0 else []),
         ]
     if "HYDRA" in version and SLURM_SESSION & os.environ.keys():
-        return ["mpiexec", "-launcher", "fork", "-host", "localhost"]
-    return ["mpiexec"]
+        return [name, "-launcher", "fork", "-host", "localhost"]
+    return [name]

@@ -46,6 +46,15 @@ def test_a_program_gains_the_ratio_of_the_best_to_the_default(shares):
     assert gain.is_worth_it
 
 
+def test_a_gain_within_the_noise_is_not_clear(shares):
+    noisy = measured(0.99e-3, "ring", half_interval=0.2)
+    gain = gain_of(shares, measured(1e-3), noisy)
+    assert (gain.gains[0].best, gain.interval_s[0], gain.is_worth_it) == ("ring", 0, True)
+    assert not gain.is_clear
+    assert gain.findings[0].remedy
+    assert gain_of(shares, measured(1e-3), measured(8e-4, "ring")).is_clear
+
+
 def test_calls_of_a_program_that_a_script_launches_twice_gain_twice(tmp_path):
     begin = CountedRankExample().began_unix_ns
     write_ranks(tmp_path)
@@ -58,8 +67,15 @@ def test_calls_of_a_program_that_a_script_launches_twice_gain_twice(tmp_path):
 def test_what_is_not_transfer_in_the_program_cannot_be_gained(shares):
     # calls take 1 ms in the program and 0.1 ms where ranks begin together: the rest is waiting
     gain = gain_of(shares, measured(1e-4), measured(5e-5, "ring"))
-    assert gain.gain_s == pytest.approx(0.05)
+    assert (gain.gain_s, gain.waiting_s) == pytest.approx((0.05, 0.9))
     assert not gain.is_worth_it
+    assert "waiting" in {finding.kind for finding in gain.findings}
+
+
+def test_calls_that_take_no_longer_than_measured_do_not_wait(shares):
+    gain = gain_of(shares, measured(2e-3), measured(1e-3, "ring"))
+    assert gain.waiting_s == 0
+    assert "waiting" not in {finding.kind for finding in gain.findings}
 
 
 def test_the_default_may_be_the_best(shares):

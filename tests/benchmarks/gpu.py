@@ -97,8 +97,8 @@ EVERY_CASE = "test_every_case_on_a_gpu_is_right_and_its_faults_are_seen[2]"
 
 PARTS: Mapping[str, Part] = {
     "peer": Part(
-        90, "ranks", "runs", "Is one kernel on peer memory right, how long is a step, which protocol wins? Not tried.",
-        RANK_PROGRAMS, SERVED,
+        90, "ranks", "peer_kernel", "Is the peer kernel right, how long is a step, which protocol wins? Not tried.",
+        ("tests/transports/peer/peer_ranks.py", *RANK_PROGRAMS), SERVED,
     ),
     "native_stall": Part(
         60, "tests", "suite", "Does a job go on if a rank stalls in a graph of NCCL's own call? Never passed.",

@@ -14,11 +14,13 @@ CLIENT = "import cupy; cupy.zeros(1).sum(); cupy.cuda.runtime.deviceSynchronize(
 """A program that fails where a server does not take clients, as in a container without its IPC."""
 
 SECONDS = 30
+QUIT = "quit -t 10\n"
+"""Ends the server after 10 s also if a client has left a kernel that never ends."""
 
 
 @contextmanager
 def mps_server() -> Iterator[tuple[Mapping[str, str], str]]:
-    """Start a server with directories of its own, and end it with ``quit``.
+    """Start a server with directories of its own, and end it.
 
     Yields:
         the variables of its clients, and how ranks share the GPU: without a server they take turns.
@@ -46,7 +48,7 @@ def mps_server() -> Iterator[tuple[Mapping[str, str], str]]:
             with suppress(subprocess.SubprocessError):
                 subprocess.run(
                     [CONTROL],
-                    input="quit\n",
+                    input=QUIT,
                     text=True,
                     env=environment,
                     timeout=SECONDS,

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from here import Here, last_words, launched
-from verdicts import MISSED, WRONG, Verdict, bound, not_run, recorded
+from verdicts import MISSED, Verdict, bound, not_run, recorded
 
 if TYPE_CHECKING:
     from hpccoll.store.rows import Row
@@ -41,22 +41,6 @@ ALL_REDUCE = (
 )
 NVLS = "nccl-nvls", "nccl-nvls-off"
 """NVLink SHARP, and its negative control."""
-
-PEER_COUNTS, HOST_COUNTS = (2, 4, 8), (2,)
-"""The ranks of rings on the memory of peers, on GPUs and on the host."""
-SMALL_RING, PEER_SHARE = 64, 0.2
-"""The bytes of the ring whose steps are counted, and the largest share of NCCL's time that is asked for."""
-PEER_RINGS: Sequence[str] = (
-    *("--device", "cuda", "-t", "nccl,peer", "-a", "ring,direct", "--param", "graph=1"),
-    *("-b", "64", "-e", "4M", "-f", "65536", "--seconds", "0.3", "--rounds", "1"),
-)
-PROTOCOLS = "ll", "simple"
-PEER_PROTOCOLS: Sequence[str] = (
-    *("--device", "cuda", "-t", "peer", "-a", "ring,direct", "--in-place", "--param", "graph=1"),
-    *("--param", f"protocol={','.join(PROTOCOLS)}", "-b", "64", "-e", "256K", "-f", "64"),
-    *("--seconds", "0.1", "--rounds", "1"),
-)
-"""All-reduce in both protocols of the peer kernel, of 64 B, 4 KiB and 256 KiB."""
 
 SHARED_KIND = "measured on a shared GPU"
 
@@ -179,74 +163,6 @@ def ended(output: str) -> Verdict:
     all_ended = len(counts) == NODES and all(made == ended for made, ended in counts)
     got = "; ".join(f"{made} and {ended}" for made, ended in counts)
     return bound("communicators that each rank made and ended", got, "as many", all_ended)
-
-
-def peer(here: Here) -> Iterator[Verdict]:
-    """Rings in one kernel on the memory of peers beside rings in groups of NCCL's calls, on the same GPUs.
-
-    On the most ranks, also its protocols beside each other.
-    """
-    counts = HOST_COUNTS if here.on_host else PEER_COUNTS
-    for count in counts:
-        what = f"one kernel on the memory of peers, {count} ranks: right rows"
-        verdict, right = _right_rows(here, count, PEER_RINGS, f"peer-{count}", what)
-        yield verdict
-        if verdict.status == WRONG:
-            return
-        yield from _times_of_steps(here, count, right)
-    count = counts[-1]
-    what = f"protocols {' and '.join(PROTOCOLS)} of that kernel, {count} ranks: right rows"
-    verdict, right = _right_rows(here, count, PEER_PROTOCOLS, f"peer-protocols-{count}", what)
-    yield verdict
-    yield from _times_of_protocols(count, right)
-
-
-def _right_rows(
-    here: Here, count: int, arguments: Sequence[str], name: str, what: str
-) -> "tuple[Verdict, list[Row]]":
-    """Return whether all rows of a run are right, and those that are."""
-    from hpccoll.cases.skip_reason import SAME_SCHEDULE
-
-    rows, planned, failure = measured(here, count, arguments, name, probed=False)
-    if failure or not rows:
-        return bound(what, failure or "no row", "all", reached=False), []
-    wrong = [row for row in rows if row.status == "wrong"]
-    if wrong:
-        return Verdict(what, WRONG, f"{len(wrong)} of {planned} are wrong", "all"), []
-    right = [row for row in rows if row.status == "ok"]
-    reasons = sorted({row.reason for row in rows if row.reason})
-    # on 2 ranks, direct is a ring
-    measured_once = [row for row in rows if (row.reason or "").startswith(SAME_SCHEDULE)]
-    complete = len(right) + len(measured_once) == planned
-    return bound(what, "; ".join(reasons) or len(right), f"{planned}", complete), right
-
-
-def _times_of_protocols(count: int, rows: "Sequence[Row]") -> Iterator[Verdict]:
-    """Yield the time of each all-reduce in both protocols."""
-    microseconds: dict[tuple[str, int], dict[str, str]] = {}
-    for row in rows:
-        if row.median_s:
-            protocol = str(row.params["protocol"])
-            times = microseconds.setdefault((row.algorithm, row.bytes), {})
-            times[protocol] = f"{row.median_s * 1e6:.4g}"
-    for (algorithm, nbytes), times in sorted(microseconds.items()):
-        got = ", ".join(f"{protocol} {times.get(protocol)}" for protocol in PROTOCOLS)
-        yield recorded(f"{algorithm} of {nbytes} B on {count} ranks over peer: us", got)
-
-
-def _times_of_steps(here: Here, count: int, rows: "Sequence[Row]") -> Iterator[Verdict]:
-    """Yield the time of a small ring by transport, and how the two compare."""
-    small = [row for row in rows if row.bytes == SMALL_RING and row.algorithm == "ring"]
-    seconds = {row.transport: row.median_s for row in small if row.median_s}
-    what = f"ring of {SMALL_RING} B on {count} ranks"
-    for transport, median_s in sorted(seconds.items()):
-        steps = 2 * (count - 1)
-        got = f"{median_s * 1e6:.4g}, {median_s * 1e6 / steps:.3g} a step"
-        yield recorded(f"{what} over {transport}: us", got)
-    if here.on_host or len(seconds) < 2:
-        return
-    ratio = seconds["peer"] / seconds["nccl"]
-    yield bound(f"{what}: peer / nccl", f"{ratio:.3g}", "at most 0.2", ratio <= PEER_SHARE)
 
 
 def busbw(here: Here) -> Iterator[Verdict]:

@@ -40,8 +40,8 @@ CHOSEN_BY = (
     "the errors of Leonardo's held-out jobs."
 )
 NOT_RUN = (
-    "No job of 8,192 ranks was predicted: the largest job here has 2,048 ranks, and measurements of more than 1,024 "
-    "are left out."
+    "No job of 8,192 ranks was held against its prediction: the largest job here has 2,048 ranks. Measurements of more "
+    "than 1,024 ranks are not fitted; those on as few nodes as the fitted ones are predicted apart."
 )
 ABOUT_SCHEDULES = (
     "Some schedules were added because the model could not predict their algorithms on these held-out jobs: Sparbit, "
@@ -85,13 +85,24 @@ def models(directory: Path, machine: str) -> Sequence[RunModel]:
 
 
 def split(model: RunModel) -> tuple[list[Validated], list[Validated]]:
-    """Return the held-out measurements: those of fitted collectives, and those of others."""
+    """Return the measurements of larger jobs: those of fitted collectives, and those of others."""
     fitted = {case.observation.collective for case in model.validated if not case.held_out}
     seen, unseen = [], []
     for case in model.held_out:
-        if case.seconds:
+        if case.seconds and case.observation.layout.nodes > most_fitted_nodes(model):
             (seen if case.observation.collective in fitted else unseen).append(case)
     return seen, unseen
+
+
+def most_fitted_nodes(model: RunModel) -> int:
+    """Return the nodes of the largest job that a machine was fitted to."""
+    return max(case.observation.layout.nodes for case in model.validated if not case.held_out)
+
+
+def as_few_nodes(model: RunModel) -> list[Validated]:
+    """Return the measurements that were not fitted although their jobs had as few nodes: they had too many ranks."""
+    most = most_fitted_nodes(model)
+    return [case for case in model.held_out if case.observation.layout.nodes <= most]
 
 
 def page(machine: str, model: RunModel, seconds: float) -> Iterator[str]:
@@ -113,6 +124,7 @@ def page(machine: str, model: RunModel, seconds: float) -> Iterator[str]:
         "fitted": fitted,
         "held out, collectives that are fitted": seen,
         "held out, other collectives": unseen,
+        "as few nodes, more than 1,024 ranks": as_few_nodes(model),
     }
     for name, cases in groups.items():
         errors = Errors.of(cases)

@@ -85,3 +85,8 @@ def test_what_is_not_here_is_named_once_with_its_reason(printed, tmp_path):
     transports = listing(tmp_path)["transports"]
     assert {row["name"] for row in transports if not row["available"]} <= set(names)
     assert "the MPI library is not MPICH" in reasons
+
+
+def test_without_a_gpu_the_transport_peer_is_listed_with_the_reason(tmp_path):
+    rows = {row["name"]: row for row in listing(tmp_path)["transports"]}
+    assert (rows["peer"]["available"], rows["peer"]["reason"]) == (False, "no CUDA device")

@@ -29,6 +29,7 @@ for _ in range(20):
 half = world.Split(world.rank % 2)
 half.Bcast([vector, 10, MPI.DOUBLE])
 half.Free()
+MPI.COMM_SELF.Bcast([vector, 3, MPI.DOUBLE])
 world.Iallreduce(vector[:7], total[:7]).Wait()
 print("rank", world.rank, total.sum(), flush=True)
 how = sys.argv[1]
@@ -83,9 +84,12 @@ def test_a_program_of_mpi4py_is_counted_and_ends_with_its_own_code():
     assert calls_of(record) == {
         ("Allreduce", "blocking", 8000): 20,
         ("Bcast", "blocking", 80): 1,
+        ("Bcast", "blocking", 24): 1,
         ("Allreduce", "nonblocking", 56): 1,
         ("Barrier", "blocking", 0): 1,
     }
+    creators = {group["created_by"] for group in record["groups"]}
+    assert creators == {"MPI_COMM_WORLD", "MPI_Comm_split", "MPI_COMM_SELF"}
     assert not list(Path().glob(".count*"))
     assert invoke("count", "--", *launch_command("0")).code == 0
     assert Path("count-2.h5").exists()
@@ -98,7 +102,7 @@ def test_a_barrier_before_each_call_tells_waiting_apart():
     record = json.loads(invoke("count", "a.h5", "--json").out)
     assert record["barrier"]
     assert 0 < record["waiting_share"] < record["share"] <= 1
-    assert sum(calls_of(record).values()) == 23
+    assert sum(calls_of(record).values()) == 24
 
 
 @pytest.mark.mpi
@@ -186,6 +190,15 @@ def test_a_library_without_tables_is_refused(tmp_path):
     assert invoke("tune", *both).is_bad_input("--for")
 
 
+def test_a_program_of_two_nodes_is_not_measured_on_this_machine(tmp_path):
+    write_ranks(tmp_path / "ranks")
+    invoke("count", tmp_path / "ranks", "--out", tmp_path / "a.h5")
+    tuned = tmp_path / "tuned"
+    result = invoke("tune", "--for", tmp_path / "a.h5", "--out", tuned)
+    assert result.is_bad_input("2 nodes", "--profile slurm")
+    assert not tuned.exists()
+
+
 class PrintedTable:
     """Tables of a library, of which one is printed instead of written."""
 
@@ -208,6 +221,7 @@ def test_json_is_one_document_although_a_table_is_written(tmp_path, monkeypatch)
     monkeypatch.setattr(tune_for, "tables_that_write", lambda _: PrintedTable())
     write_ranks(tmp_path / "ranks")
     invoke("count", tmp_path / "ranks", "--out", tmp_path / "a.h5")
-    result = invoke("tune", "--for", tmp_path / "a.h5", "--out", tmp_path / "tuned", "--json")
+    words = ["--for", tmp_path / "a.h5", "--out", tmp_path / "tuned", "--profile", "slurm"]
+    result = invoke("tune", *words, "--json")
     assert json.loads(result.out)["worth_it"]
     assert "table of mpich" in result.err

@@ -63,6 +63,7 @@ COMMANDS = """
 -a native --timing osu -n 7 -w 0
 -a native --device cuda -t nccl
 -a native --device cuda -t nccl,mpi
+-a ring,native --in-place --device cuda -t nccl,peer
 """
 """An option is a list of the cases; parameters go to the algorithms that have them, arguments of collectives to all."""
 

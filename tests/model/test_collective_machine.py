@@ -66,19 +66,35 @@ def measured(machine, *nodes, noise=0.02, cases=CASES):
     return found
 
 
+def validated(fit, cases):
+    """Return the cases with the predictions of the machine that was fitted to some of them."""
+    return validate(cases, fit.machine.machine(), fit.used)
+
+
+def errors_held_out(fit, cases):
+    """Return the errors of predictions of the cases that the machine was not fitted to."""
+    return Errors.of([case for case in validated(fit, cases) if case.held_out])
+
+
 def errors_of(machine_file, observed_cases):
     """Return the errors of predictions of a machine file."""
     return Errors.of(validate(observed_cases, machine_file.machine()))
 
 
 @pytest.fixture(scope="module")
-def fitted():
+def cases():
+    """Return what collectives take on a known machine."""
+    return measured(TRUE, 4, 8, 16, 32)
+
+
+@pytest.fixture(scope="module")
+def fitted(cases):
     """Return the fit to 4, 8 and 16 nodes, with 32 nodes held out."""
-    return fit_machine_to_collectives(measured(TRUE, 4, 8, 16, 32), "known", 16)
+    return fit_machine_to_collectives(cases, "known", 16)
 
 
-def test_a_known_machine_is_recovered_and_more_nodes_are_predicted(fitted):
-    held_out = [case for case in fitted.validated if case.held_out]
+def test_a_known_machine_is_recovered_and_more_nodes_are_predicted(fitted, cases):
+    held_out = [case for case in validated(fitted, cases) if case.held_out]
     assert {case.observation.layout.nodes for case in held_out} == {32}
     errors = Errors.of(held_out)
     assert (errors.error_median, errors.within_close) == (pytest.approx(0, abs=0.08), 1.0)
@@ -91,26 +107,22 @@ def test_a_known_machine_is_recovered_and_more_nodes_are_predicted(fitted):
         assert found_s == pytest.approx(true_s, rel=0.25)
 
 
-def test_the_fitted_model_and_the_simulation_of_its_file_agree(fitted):
-    for case, simulated in zip(
-        fitted.validated,
-        validate([case.observation for case in fitted.validated], fitted.machine.machine()),
-        strict=True,
-    ):
-        assert simulated.seconds == pytest.approx(case.seconds, rel=0.05)
+def test_sums_along_paths_and_simulations_of_the_same_costs_agree(fitted, cases):
+    simulated = replace(fitted.machine.machine(), path=None)
+    for summed, other in zip(validated(fitted, cases), validate(cases, simulated), strict=True):
+        assert other.seconds == pytest.approx(summed.seconds, rel=0.05)
 
 
 def test_larger_jobs_that_behave_differently_have_curves_of_their_own(tmp_path):
     few, many = measured(TRUE, 4, 8, 16), measured(SLOWER, 32, 64)
     fit = fit_machine_to_collectives([*few, *many], "two kinds of jobs", 32)
     assert fit.machine.larger_jobs.from_nodes == 32
-    held_out = [case.observation for case in fit.validated if case.held_out]
-    assert errors_of(fit.machine, held_out).error_median < 0.1
+    assert errors_held_out(fit, [*few, *many]).error_median < 0.1
     path = tmp_path / "machine.json"
     write_machine(fit.machine, path)
     assert read_machine(path, "--machine") == fit.machine
     costs = fit.machine.machine()
-    assert costs.for_nodes(16) != costs.for_nodes(32) == costs.for_nodes(1000)
+    assert costs.in_job(16) != costs.in_job(32) == costs.in_job(1000)
 
 
 def test_alike_jobs_share_their_curves(fitted):
@@ -188,10 +200,20 @@ def on_ports(ports, *nodes):
 def test_several_ports_of_a_rank_send_parts_of_the_vector_at_once():
     cases = [case for ports in (1, 3) for case in on_ports(ports, 4, 8, 16, 32)]
     fit = fit_machine_to_collectives(cases, "ports", 16)
-    errors = Errors.of([case for case in fit.validated if case.held_out])
+    errors = errors_held_out(fit, cases)
     assert (errors.error_median, errors.within_close) == (pytest.approx(0, abs=0.08), 1.0)
-    reasons = {case.reason for case in validate(on_ports(3, 4), fit.machine.machine())}
-    assert reasons == {"several ports of a rank are not simulated"}
+
+
+def test_several_ports_are_predicted_only_if_the_machine_was_fitted_to_some(fitted):
+    on_one = fitted.machine.machine()
+    reasons = [
+        {case.reason for case in validate(on_ports(3, 4), machine)}
+        for machine in (on_one, replace(on_one, path=None))
+    ]
+    assert reasons == [
+        {"the machine was not fitted to several ports of a rank"},
+        {"several ports of a rank are not simulated"},
+    ]
 
 
 def test_ports_share_a_link_where_a_torus_has_fewer_links_than_ports():
@@ -228,7 +250,7 @@ def test_ports_that_a_rank_uses_in_turn_send_their_parts_one_after_the_other():
     for case in on_ports(3, 4, 8, 16, 32):
         slower.append(replace(case, seconds=3 * case.seconds, params={**case.params, **use}))
     fit = fit_machine_to_collectives([*cases, *slower], "ports in turn", 16)
-    assert Errors.of([case for case in fit.validated if case.held_out]).error_median < 0.08
+    assert errors_held_out(fit, [*cases, *slower]).error_median < 0.08
 
 
 def test_the_buffers_of_a_rank_hold_what_all_of_its_ports_receive_at_once():
@@ -290,9 +312,9 @@ def on_torus(length):
 def test_messages_that_share_the_links_of_a_torus_are_slower_on_more_nodes():
     cases = [case for length in (2, 4, 8) for case in on_torus(length) * 2]
     fit = fit_machine_to_collectives(cases, "torus", 64)
-    errors = Errors.of([case for case in fit.validated if case.held_out])
+    errors = errors_held_out(fit, cases)
     assert errors.error_median < 0.1
     unlinked = [replace(case, params={}, requested={}) for case in cases]
     without = fit_machine_to_collectives(unlinked, "no torus", 64)
-    blind = Errors.of([case for case in without.validated if case.held_out])
+    blind = errors_held_out(without, unlinked)
     assert blind.error_median > 1.5 * errors.error_median

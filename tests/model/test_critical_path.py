@@ -2,14 +2,17 @@
 
 from collections import Counter
 
+import numpy as np
 import pytest
 from model_observations import observation
 
 from hpccoll.model.critical_path import (
     PathFold,
     PathMessage,
+    WaveMessages,
     critical_path,
     folded_in_segments,
+    path_seconds,
     sharing_links,
 )
 from hpccoll.model.equal_waves import OperationWaves
@@ -17,6 +20,7 @@ from hpccoll.model.machine import Machine, MessageCosts, Tier
 from hpccoll.model.simulation import simulate_waves
 from hpccoll.model.torus_links import Torus
 from hpccoll.schedule import Cut, Layout, itemsize
+from hpccoll.schedule.layout import TIERS
 
 MACHINE = Machine(
     tiers={
@@ -36,20 +40,38 @@ MACHINE = Machine(
 class Costs:
     """The costs of ``MACHINE``."""
 
-    def message_s(self, message):
-        costs = MACHINE.tiers[message.tier].of(message.nbytes)
-        port_byte_s = 0 if message.tier == "node" else MACHINE.port_byte_s
-        passing = max(message.rank_bytes * costs.byte_s, message.port_bytes * port_byte_s)
-        queued = (1 + message.before) * costs.overhead_s
-        if not message.received:
+    def messages_s(self, messages, *, received):
+        is_inside = messages.tier == TIERS.index("node")
+        latency_s, overhead_s, byte_s = np.empty((3, len(is_inside)))
+        for place, tier in enumerate(messages.tier):
+            costs = MACHINE.tiers[TIERS[tier]].of(messages.nbytes[place])
+            latency_s[place] = costs.latency_s
+            overhead_s[place] = costs.overhead_s
+            byte_s[place] = costs.byte_s
+        port_byte_s = np.where(is_inside, 0, MACHINE.port_byte_s)
+        passing = np.maximum(messages.rank_bytes * byte_s, messages.port_bytes * port_byte_s)
+        queued = (1 + messages.before) * overhead_s
+        if not received:
             return queued + passing
-        return queued + passing + costs.latency_s + costs.overhead_s
+        return queued + passing + latency_s + overhead_s
 
     def fold_s(self, nbytes):
         return nbytes * MACHINE.fold_s["float32"]
 
     def waits(self, nbytes):
         return nbytes >= 1 << 15
+
+
+def once(work):
+    """Return the seconds of a kind of work."""
+    if isinstance(work, PathFold):
+        return Costs().fold_s(work.nbytes)
+    columns = work._asdict() | {"tier": TIERS.index(work.tier)}
+    received = columns.pop("received")
+    del columns["segments"]  # how it is folded
+    message = WaveMessages(**{name: np.array([value]) for name, value in columns.items()})
+    (seconds,) = Costs().messages_s(message, received=received)
+    return seconds
 
 
 def operation(collective, algorithm, nbytes, layout):
@@ -77,16 +99,27 @@ def operation(collective, algorithm, nbytes, layout):
 )
 def test_the_sum_over_the_path_is_the_simulated_time(collective, algorithm, layout, nbytes):
     schedule, cut = operation(collective, algorithm, nbytes, layout)
-    path = critical_path(OperationWaves((schedule,), cut), Costs())
-    seconds = 0.0
-    for work, count in path.items():
-        once = (
-            Costs().fold_s(work.nbytes) if isinstance(work, PathFold) else Costs().message_s(work)
-        )
-        seconds += count * once
+    seconds = sum(
+        count * once(work)
+        for work, count in critical_path(OperationWaves((schedule,), cut), Costs()).items()
+    )
     # messages of a wave that start at different times share a port in the path only
     tolerance = 0.02 if layout.nodes == layout.ranks else 0.25
     assert seconds == pytest.approx(simulate_waves([schedule], cut, MACHINE), rel=tolerance)
+
+
+@pytest.mark.parametrize("torus", [None, Torus((4, 4))], ids=["no torus", "torus"])
+@pytest.mark.parametrize("algorithm", ["ring", "recursive_doubling", "rabenseifner"])
+def test_seconds_along_the_path_are_those_of_the_counted_work(algorithm, torus):
+    layout = Layout.of(16, 1) if torus else Layout.of(16, 4)
+    schedule, cut = operation("all_reduce", algorithm, 1 << 18, layout)
+
+    def waves():
+        return OperationWaves((schedule,), cut, everyone=torus is not None)
+
+    counted = critical_path(waves(), Costs(), torus)
+    (seconds,) = path_seconds(waves(), Costs(), [Costs()], torus)
+    assert seconds == pytest.approx(sum(count * once(work) for work, count in counted.items()))
 
 
 def test_a_ring_has_a_message_and_a_fold_for_each_step():

@@ -1,5 +1,7 @@
 """The links of a torus: how far messages go, and what the fullest link of each carries."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
@@ -60,3 +62,48 @@ def test_both_ways_round_two_nodes_are_one_link():
         shape: Torus(shape).links_of_node for shape in ((1,), (2,), (3,), (2, 2, 2), (4, 2, 8))
     }
     assert links == {(1,): 0, (2,): 1, (3,): 2, (2, 2, 2): 3, (4, 2, 8): 5}
+
+
+def one_link_after_another(torus, source, target, nbytes):
+    """Return the bytes of the fullest link of each message, by following it link by link."""
+    ways = []
+    carried = Counter()
+    for begin, end, size in zip(source.tolist(), target.tolist(), nbytes.tolist(), strict=True):
+        node = list(np.unravel_index(begin, torus.shape))
+        aim = np.unravel_index(end, torus.shape)
+        way = []
+        for dimension, length in enumerate(torus.shape):
+            forwards = (aim[dimension] - node[dimension]) % length
+            direction = 1 if 2 * forwards <= length else -1
+            while node[dimension] != aim[dimension]:
+                way.append((*node, dimension, direction))
+                node[dimension] = (node[dimension] + direction) % length
+        ways.append(way)
+        for link in way:
+            carried[link] += size
+    return [max((carried[link] for link in way), default=0) for way in ways]
+
+
+@pytest.mark.parametrize("shape", [(7,), (2, 2, 2), (4, 8), (3, 5, 6), (1, 9)])
+def test_the_fullest_link_is_that_of_a_walk_along_all_links(shape):
+    torus = Torus(shape)
+    draw = np.random.default_rng(2)
+    source, target = draw.integers(0, torus.nodes, (2, 150))
+    nbytes = draw.integers(1, 100, 150)
+    walked = one_link_after_another(torus, source, target, nbytes)
+    assert torus.link_bytes(source, target, nbytes).tolist() == walked
+
+
+@pytest.mark.parametrize(
+    ("nodes", "dimensions", "shape"),
+    [
+        (8192, 3, (16, 16, 32)),
+        (512, 3, (8, 8, 8)),
+        (64, 2, (8, 8)),
+        (7, 3, (1, 1, 7)),
+        (24, 3, (2, 3, 4)),
+        (30, 1, (30,)),
+    ],
+)
+def test_the_most_even_torus_has_dimensions_as_equal_as_possible(nodes, dimensions, shape):
+    assert Torus.most_even(nodes, dimensions).shape == shape

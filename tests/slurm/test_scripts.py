@@ -135,6 +135,43 @@ def test_a_program_is_counted_on_all_nodes_and_the_job_ends_as_it_does(
     assert not list(tmp_path.glob("*.ranks"))
 
 
+ENDLESS = """
+import numpy as np
+from mpi4py import MPI
+vector = np.ones(8)
+while True:
+    MPI.COMM_WORLD.Allreduce(MPI.IN_PLACE, vector)
+"""
+
+
+def test_what_a_program_called_before_its_time_limit_is_in_the_file(
+    submit, end, testbed, tmp_path, require
+):
+    try:
+        counting_library()
+    except UnusableError as error:
+        require(False, str(error))
+    program = tmp_path / "program.py"
+    program.write_text(ENDLESS)
+    job = submit(
+        "count", sys.executable, program, options=["-N", 2, "--time=5"], HPCCOLL_MPI="pmi2"
+    )
+    ranks = tmp_path / f"count-{job}.ranks"
+
+    def have_written():
+        texts = [path.read_text() for path in ranks.glob("*.count")]
+        return sum("\ncalls\t" in text for text in texts) == 2
+
+    wait(have_written, "the ranks count")
+    testbed.slurm("scontrol", "update", f"JobId={job}", "EndTime=now+1")
+    _, log = end(job)
+    assert "DUE TO TIME LIMIT" in log
+    counted = read_counted_job(tmp_path / f"count-{job}.h5")
+    assert [rank.end for rank in counted.ranks] == ["running", "running"]
+    assert counted.calls["calls"].min() > 0
+    assert (tmp_path / f"count-{job}.html").exists()
+
+
 def test_all_reduce_is_measured_on_what_sbatch_asked_for(submit, end, tmp_path):
     code, log = end(submit("allreduce", *SMALL, options=["-N", 2, "--ntasks-per-node=2"]))
     assert code == 0, log

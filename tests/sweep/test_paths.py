@@ -60,3 +60,18 @@ def test_open_mpi_gets_the_option_for_shared_cores(launcher, monkeypatch, text):
     assert paths.mpiexec_command() == ["mpiexec", "--oversubscribe", "--allow-run-as-root"]
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert paths.mpiexec_command() == ["mpiexec", "--oversubscribe"]
+
+
+def test_a_variable_names_another_launcher(launcher, monkeypatch, tmp_path):
+    launcher("HYDRA build details: Version: 5.0.2")
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    monkeypatch.delenv("SLURM_JOBID", raising=False)
+    own = tmp_path / "mpiexec.own"
+    own.write_text("#!/bin/sh\necho 'mpirun (Open MPI) 4.1.4'\n")
+    own.chmod(0o755)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setenv("HPCCOLL_MPIEXEC", str(own))
+    assert paths.mpiexec_command() == [str(own), "--oversubscribe"]
+    monkeypatch.setenv("HPCCOLL_MPIEXEC", "absent")
+    with pytest.raises(BadInputError, match="HPCCOLL_MPIEXEC"):
+        paths.mpiexec_command()

@@ -146,7 +146,10 @@ communicator facts_of_comm(word passed) {
     const word comm = as_handle(passed);
     int64_t place = 0;
     if (find_handle(&comm_numbers, comm, &place)) return comms[place];
-    return add(comm, comm == library()->world ? "MPI_COMM_WORLD" : UNKNOWN_CREATOR);
+    const char *name = UNKNOWN_CREATOR;
+    if (comm == library()->world) name = "MPI_COMM_WORLD";
+    if (comm == library()->self) name = "MPI_COMM_SELF";
+    return add(comm, name);
 }
 
 void add_comm(word passed, const char *created_by) {

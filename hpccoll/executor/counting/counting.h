@@ -31,7 +31,7 @@ typedef struct {
     enum abi abi;
     char path[512];              /* the file that has its functions */
     uintptr_t begin, end;        /* where that file is in memory: a call from there is not the program's */
-    word world;                  /* MPI_COMM_WORLD */
+    word world, self;            /* MPI_COMM_WORLD, MPI_COMM_SELF */
     word in_place;               /* MPI_IN_PLACE */
     word fortran_in_place[2];    /* what Fortran passes for it, an address; 0 where there is none */
     const word *fortran_in_place_of_mpich; /* where MPICH keeps it, set in its MPI_Init; NULL in other libraries */

@@ -148,17 +148,18 @@ static void find_library(void) {
     else if (has_variables) found.abi = OPEN_MPI;
     switch (found.abi) {
     case MPICH:
-        found.world = 0x44000000, found.in_place = -1, found.thread_multiple = 3;
+        found.world = 0x44000000, found.self = 0x44000001, found.in_place = -1, found.thread_multiple = 3;
         found.graph = 1, found.cartesian = 2, found.distributed_graph = 3;
         break;
     case OPEN_MPI:
-        found.world = open_mpi_variable("ompi_mpi_comm_world"), found.in_place = 1, found.thread_multiple = 3;
+        found.world = open_mpi_variable("ompi_mpi_comm_world"), found.self = open_mpi_variable("ompi_mpi_comm_self");
+        found.in_place = 1, found.thread_multiple = 3;
         found.cartesian = 1, found.graph = 2, found.distributed_graph = 3;
         found.fortran_in_place[0] = open_mpi_variable("mpi_fortran_in_place_");
         found.fortran_in_place[1] = open_mpi_variable("mpi_fortran_in_place");
         break;
     case STANDARD:
-        found.world = 0x101, found.in_place = 1, found.thread_multiple = 4096;
+        found.world = 0x101, found.self = 0x102, found.in_place = 1, found.thread_multiple = 4096;
         found.cartesian = 211, found.graph = 212, found.distributed_graph = 213;
         break;
     }

@@ -459,6 +459,8 @@ class PreparedCase:
         evidence = (
             f"hpccoll ran its schedule ({used or 'no messages'}); all ranks agreed on the plan"
         )
+        if self._stream_plan and self._stream_plan.evidence:
+            evidence += f"; {self._stream_plan.evidence}"
         if self.algorithm.aggregates:
             evidence += "; in software: ranks acted as the switches"
         if sent is not None:

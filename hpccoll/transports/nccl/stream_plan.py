@@ -19,7 +19,7 @@ class StreamPlan:
         description: the description of the operation in reports on stalled runs.
         buffers: the arrays to keep alive with the plan, because the calls hold only their
             addresses.
-        evidence: the calls of NCCL that run, if the name of the collective does not say it.
+        evidence: how it runs, if neither the name of the collective nor the transport says it.
     """
 
     executor = None

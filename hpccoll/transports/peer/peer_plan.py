@@ -22,6 +22,9 @@ AWAITED_ACTIONS = {
 }
 """What a block waits for a peer to do, by the kind of the flag."""
 
+EVIDENCE = "in one kernel, on memory that ranks map by CUDA IPC"
+"""How every plan runs, for its rows."""
+
 MOST_NAMED = 3
 """The blocks that a report on a hang names."""
 
@@ -96,7 +99,7 @@ class PeerPlan(StreamPlan):
         buffers: Iterable[Array],
         waits: Waits,
     ) -> None:
-        super().__init__(device, result, [launch], description, buffers)
+        super().__init__(device, result, [launch], description, buffers, EVIDENCE)
         self._waits = waits
 
     def progress(self) -> str:

@@ -54,8 +54,9 @@ class SharedGpuMemory:
     def zeros(self, count: int) -> GpuArray:
         """Return an array of 64-bit zeros that peers can map."""
         array = self.empty(count, np.dtype(np.uint64))
-        array.set(np.zeros(count, np.uint64), stream=self._gpu.stream)
-        self._gpu.await_work()
+        zeros = np.zeros(count, np.uint64)
+        array.set(zeros, stream=self._gpu.stream)
+        self._gpu.await_work()  # a coherent system such as Grace may copy ``zeros`` only now
         return array
 
     def addresses(self, arrays: Mapping[str, Array]) -> list[dict[str, int]]:

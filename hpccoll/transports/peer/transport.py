@@ -1,9 +1,10 @@
 """Schedules over the memory of peers on one node: each operation is one launch of the peer kernel.
 
 Ranks map each other's buffers when a plan is made (shared_memory.py), lower the schedule to a
-program for each sequence of channels (lowering.py), and launch a block for each (peer.cu). The
-launch is cooperative: CUDA refuses a grid that does not fit on the GPU at once, whose blocks would
-wait for blocks that never start.
+program for each sequence of channels (lowering.py), and launch a block for each (peer.cu). All
+blocks must run on the GPU at once, because they would wait for blocks that never start. Ranks
+therefore refuse a plan of more blocks than fit. The launch is cooperative: CUDA starts all of its
+blocks together.
 """
 
 from collections.abc import Mapping, Sequence
@@ -159,7 +160,11 @@ class PeerTransport(GuardedBuffers):
         return PeerPlan(device, result, launch, description, kept, waits)
 
     def _check_blocks(self, function: Any, blocks: int) -> None:
-        """Check on all ranks that the GPU can run all blocks at once, also if ranks share it."""
+        """Check on all ranks that the GPU can run all blocks at once, also if ranks share it.
+
+        CuPy would launch as many as fit, with a warning (_launch in cupy/cuda/function.pyx of CuPy
+        14), and CUDA knows nothing of other processes.
+        """
         most = self.gpu.resident_blocks(function, THREADS)
         sharing = self.comm.allgather(self.gpu.id).count(self.gpu.id)
         fitting = min(self.comm.allgather(most // sharing))

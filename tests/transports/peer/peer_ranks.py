@@ -1,20 +1,23 @@
 """What schedules over the memory of peers owe, checked by every rank of a real MPI, on GPUs or on the host.
 
-    mpiexec -n 3 python tests/transports/peer/peer_ranks.py [host DIRECTORY]
+    mpiexec -n 3 python tests/transports/peer/peer_ranks.py [few] [host DIRECTORY]
 
-On the host a rank's GPU memory is a file that the others map, and a block of the kernel is a thread.
+``few`` are a few schedules of float32 in both protocols, also as graphs, and large messages, in the
+place of every call of every schedule. On the host a rank's GPU memory is a file that the others map,
+and a block of the kernel is a thread.
 """
 
 import sys
+from collections.abc import Callable
 from itertools import cycle, product
 from pathlib import Path
+from unittest.mock import patch
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "gpu"))
 
-import pytest
 from bits_of_plans import check_plan
 from mpi4py import MPI
-from peer_cases import DTYPES_AND_OPS
+from peer_cases import DTYPES_AND_OPS, SOME
 from rank_checks import run_checks
 from rank_gpu import gpu_of_rank, host_directory
 from schedule_examples import ALGORITHMS, case_of, cases, places
@@ -27,6 +30,11 @@ from hpccoll.transports.stream_wait import Connecting, poll_until
 COMM = MPI.COMM_WORLD
 ME, RANKS = COMM.rank, COMM.size
 PROTOCOLS = "simple", "ll"
+HOST = host_directory(sys.argv)
+
+LARGE_ELEMENTS = 1 << (16 if HOST else 20)
+LARGE_BLOCKS = 8
+"""Of large messages, whose blocks run at the same time."""
 
 
 def every_call_of_every_algorithm_agrees_with_lockstep() -> None:
@@ -53,6 +61,29 @@ def every_call_of_every_algorithm_agrees_with_lockstep() -> None:
                 check_plan(PeerTransport(COMM, GPU, graph=graph, protocol=protocol), GPU, operation)
 
 
+def a_few_schedules_agree_with_lockstep_in_both_protocols_also_as_graphs() -> None:
+    for name, protocol, graph in product(SOME, PROTOCOLS, (False, True)):
+        operation = case_of(name, RANKS).operation(1001, "float32", channels=3, window=2)
+        check_plan(PeerTransport(COMM, GPU, graph=graph, protocol=protocol), GPU, operation)
+
+
+def large_messages_arrive_whole() -> None:
+    for name, protocol in product(("all_reduce-ring", "all_reduce-direct"), PROTOCOLS):
+        operation = case_of(name, RANKS).operation(
+            LARGE_ELEMENTS, "float32", channels=LARGE_BLOCKS, window=LARGE_BLOCKS
+        )
+        check_plan(PeerTransport(COMM, GPU, protocol=protocol), GPU, operation)
+
+
+def error_of(kind: type[Exception], call: Callable[[], object]) -> str:
+    """Return the words of the error of this kind that ``call`` raises."""
+    try:
+        call()
+    except kind as error:
+        return str(error)
+    raise AssertionError(f"no {kind.__name__}")
+
+
 def a_rank_that_does_not_launch_is_named_by_those_that_wait() -> None:
     for protocol in PROTOCOLS:
         rank_0_does_not_launch(PeerTransport(COMM, GPU, protocol=protocol))
@@ -65,8 +96,7 @@ def rank_0_does_not_launch(transport) -> None:
     plan = transport.plan(operation, src, dst)
     if ME:
         plan.enqueue()
-        with pytest.raises(StalledError):
-            poll_until(GPU.idle, lambda: None, 2.0)
+        error_of(StalledError, lambda: poll_until(GPU.idle, lambda: None, 2.0))
         waits_for = (ME - 1) % RANKS
         progress = plan.progress()
         if waits_for == 0:
@@ -95,39 +125,44 @@ def a_first_run_that_stalls_names_the_rank_that_does_not_come() -> None:
     dst = transport.empty(1001, operation.dtype)
     if ME == 0:
         transport.connecting.begin = leave
-    with pytest.raises(LeftError if ME == 0 else StalledError) as stalled:
-        transport.plan(operation, src, dst)
+    words = error_of(
+        LeftError if ME == 0 else StalledError, lambda: transport.plan(operation, src, dst)
+    )
     if ME == 1:
-        assert "waits in step 0 for rank 0 to send it message 1" in str(stalled.value)
+        assert "waits in step 0 for rank 0 to send it message 1" in words, words
     GPU.await_work()
     COMM.Barrier()
     transport.close()
 
 
 def a_rank_that_cannot_map_the_memory_of_others_is_bad_input_on_all() -> None:
-    operation = case_of("all_reduce-ring", RANKS).operation(1001, "float32")
     transport = PeerTransport(COMM, GPU)
-    src = transport.empty(0, operation.dtype)
-    dst = transport.empty(1001, operation.dtype)
-    with pytest.MonkeyPatch.context() as patch:
-        if ME == RANKS - 1:
-            patch.setattr(transport._shared, "_map", lacks_peer_access)
-        with pytest.raises(BadInputError, match=rf"rank {RANKS - 1} cannot map.*: no peer access"):
-            transport.plan(operation, src, dst)
-    transport.close()
+    words = refusal_of_last_rank(transport, transport._shared, "_map", lacks_peer_access)
+    assert f"rank {RANKS - 1} cannot map" in words, words
+    assert "no peer access" in words, words
 
 
 def a_rank_without_memory_for_a_plan_is_bad_input_on_all() -> None:
-    operation = case_of("all_reduce-ring", RANKS).operation(1001, "float32")
     transport = PeerTransport(COMM, GPU, protocol="ll")
+    words = refusal_of_last_rank(transport, transport._shared, "zeros", lacks_memory)
+    assert f"rank {RANKS - 1} cannot allocate" in words, words
+
+
+def a_plan_whose_blocks_a_gpu_does_not_run_at_once_is_bad_input_on_all() -> None:
+    words = refusal_of_last_rank(PeerTransport(COMM, GPU), GPU, "resident_blocks", runs_one)
+    assert "2 blocks of the peer kernel" in words, words
+
+
+def refusal_of_last_rank(transport, owner, method: str, replacement) -> str:
+    """Return the words of the error on all ranks if a method of the last rank is replaced, and close the transport."""
+    operation = case_of("all_reduce-ring", RANKS).operation(1001, "float32", channels=2, window=2)
     src = transport.empty(0, operation.dtype)
     dst = transport.empty(1001, operation.dtype)
-    with pytest.MonkeyPatch.context() as patch:
-        if ME == RANKS - 1:
-            patch.setattr(transport._shared, "zeros", lacks_memory)
-        with pytest.raises(BadInputError, match=rf"rank {RANKS - 1} cannot allocate.*: out of mem"):
-            transport.plan(operation, src, dst)
+    own = getattr(owner, method)
+    with patch.object(owner, method, replacement if ME == RANKS - 1 else own):
+        words = error_of(BadInputError, lambda: transport.plan(operation, src, dst))
     transport.close()
+    return words
 
 
 def lacks_memory(_count):
@@ -136,6 +171,10 @@ def lacks_memory(_count):
 
 def lacks_peer_access(_rank, _handle):
     raise RuntimeError("no peer access")
+
+
+def runs_one(_function, _threads) -> int:
+    return 1
 
 
 class LeftError(Exception):
@@ -153,15 +192,23 @@ class Impatient(Connecting):
         poll_until(done, error, 2.0)
 
 
+EVERY = [every_call_of_every_algorithm_agrees_with_lockstep]
+FEW = [
+    a_few_schedules_agree_with_lockstep_in_both_protocols_also_as_graphs,
+    large_messages_arrive_whole,
+]
+
+
 if __name__ == "__main__":
-    GPU = gpu_of_rank(COMM, host_directory(sys.argv))
+    GPU = gpu_of_rank(COMM, HOST)
     run_checks(
         COMM,
         [
-            every_call_of_every_algorithm_agrees_with_lockstep,
-            a_rank_that_does_not_launch_is_named_by_those_that_wait,
-            a_first_run_that_stalls_names_the_rank_that_does_not_come,
+            *(FEW if "few" in sys.argv else EVERY),
+            a_plan_whose_blocks_a_gpu_does_not_run_at_once_is_bad_input_on_all,
             a_rank_that_cannot_map_the_memory_of_others_is_bad_input_on_all,
             a_rank_without_memory_for_a_plan_is_bad_input_on_all,
+            a_rank_that_does_not_launch_is_named_by_those_that_wait,
+            a_first_run_that_stalls_names_the_rank_that_does_not_come,
         ],
     )

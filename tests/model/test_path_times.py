@@ -1,0 +1,225 @@
+"""Machine files of fits to collectives: their times are those of the regression, in memory and as predictions."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cli_runner import invoke
+from model_observations import observation, observed
+
+from hpccoll.model.collective_fit import fit_collectives
+from hpccoll.model.collective_machine import _file, _Operations, _unmodelled_reason
+from hpccoll.model.machine import Machine, MessageCosts, Tier
+from hpccoll.model.machine_file import read_machine, write_machine
+from hpccoll.model.observations import observations
+from hpccoll.model.predict import Request, predict
+from hpccoll.model.validation import predicted_seconds
+from hpccoll.schedule import Layout
+from hpccoll.store.result_files import read_all
+
+SIZES = (256, 1 << 14, 1 << 20, 1 << 26)
+NEAR = Tier((MessageCosts(latency_s=5e-7, overhead_s=1e-7, byte_s=2e-10),))
+FAR = Tier(
+    (
+        MessageCosts(latency_s=2e-6, overhead_s=2e-7, byte_s=5e-10),
+        MessageCosts(1 << 15, 1e-5, 2e-7, byte_s=1e-10, synchronous=True),
+    )
+)
+TRUE = Machine(
+    tiers={"node": NEAR, "rack": FAR, "fabric": replace(FAR)},
+    fold_s={"float32": 2e-10},
+    start_skew_s=4e-7,
+    port_byte_s=8e-11,
+)
+SLOW = replace(
+    TRUE, tiers={"node": NEAR, "rack": Tier((MessageCosts(latency_s=2e-5, byte_s=1e-9),))}
+)
+ALGORITHMS = (
+    ("all_reduce", "ring"),
+    ("all_reduce", "recursive_doubling"),
+    ("reduce_scatter", "recursive_halving"),
+    ("all_gather", "bruck"),
+    ("all_to_all", "direct"),
+    ("reduce", "binomial"),
+)
+
+
+def on(layout, machine=TRUE, **params):
+    """Return what collectives take on a layout, with the parameters of a run of another program."""
+    about = {"key": ("job", f"run of {layout.ranks} on {layout.nodes}", "")}
+    cases = []
+    for collective, algorithm in ALGORITHMS:
+        for case in observed(collective, algorithm, layout, machine, SIZES, about=about):
+            cases.append(replace(case, params={**case.params, **params}))
+    return cases
+
+
+def in_racks(nodes):
+    """Return the layout of nodes of a rank, four in a rack."""
+    return Layout(tuple(range(nodes)), tuple(node // 4 for node in range(nodes)))
+
+
+JOBS = {
+    "one rank on each node": [on(Layout.of(nodes, 1)) for nodes in (4, 8, 16)],
+    "ranks that share ports": [on(Layout.of(nodes * 4, 4)) for nodes in (2, 4, 8)],
+    "several racks": [on(in_racks(nodes)) for nodes in (4, 8, 16)],
+    "a torus": [
+        on(Layout.of(8, 1), torus="2x2x2"),
+        on(Layout.of(16, 1), torus="4x4"),
+        on(Layout.of(32, 1), torus="2x4x4"),
+    ],
+    "several ports": [on(Layout.of(8, 1), ports=ports) for ports in (1, 2, 3)],
+    "programs that do more than their schedules": [
+        on(Layout.of(8, 1), torus="2x2x2", ports=6, addresses="all"),
+        on(Layout.of(16, 1), torus="2x2x4", ports=3, addresses="peers", port_use="in turn"),
+        on(Layout.of(8, 1), torus="2x2x2", segment=4096, copied="nothing"),
+        on(Layout.of(16, 1), torus="2x2x4", ports=2, segment=65536, copied="parts"),
+    ],
+    "larger jobs that are slower": [
+        on(Layout.of(4, 1)),
+        on(Layout.of(16, 1), SLOW),
+        on(Layout.of(32, 1), SLOW),
+    ],
+}
+
+
+def machine_of(*jobs):
+    """Return the machine that is fitted to jobs, without intervals, which take most of the time."""
+    cases = [case for job in jobs for case in job]
+    operations = _Operations()
+    for case in cases:
+        operations.add(case)
+    model = fit_collectives([operations.row(case) for case in cases])
+    return _file("fitted", model, [], cases)
+
+
+def compared(cases, path, most_nodes=None):
+    """Return the seconds of the regression, and those of the machine file that is written and read."""
+    operations = _Operations()
+    for case in cases:
+        assert operations.add(case) == ""
+    rows = [operations.row(case) for case in cases]
+    used = [
+        place for place, case in enumerate(cases) if case.layout.nodes <= (most_nodes or 1 << 30)
+    ]
+    model = fit_collectives([rows[place] for place in used])
+    write_machine(_file("fitted", model, [], [cases[place] for place in used]), path)
+    machine = read_machine(path, "--machine").machine()
+    of_file = [predicted_seconds(case, machine) for case in cases]
+    return list(model.predict(rows)), of_file
+
+
+@pytest.mark.parametrize("jobs", JOBS)
+def test_a_machine_file_has_the_times_of_the_regression(jobs, tmp_path):
+    cases = [case for job in JOBS[jobs] for case in job]
+    in_memory, of_file = compared(cases, tmp_path / "machine.json")
+    assert of_file == pytest.approx(in_memory, rel=1e-9)
+
+
+def test_a_machine_file_has_the_times_of_jobs_that_were_held_out(tmp_path):
+    cases = [*on(Layout.of(4, 1)), *on(Layout.of(8, 1)), *on(Layout.of(32, 1))]
+    in_memory, of_file = compared(cases, tmp_path / "machine.json", most_nodes=8)
+    assert of_file == pytest.approx(in_memory, rel=1e-9)
+
+
+@pytest.fixture(scope="module")
+def on_tori():
+    """Return the machine that is fitted to jobs on tori, over several ports."""
+    return machine_of(
+        on(Layout.of(8, 1), torus="2x2x2"),
+        on(Layout.of(16, 1), torus="2x2x4"),
+        on(Layout.of(8, 1), torus="2x2x2", ports=3),
+    )
+
+
+@pytest.mark.parametrize("ports", [1, 2])
+@pytest.mark.parametrize("shape", ["2x4x4", "2x16"])
+def test_a_prediction_is_the_time_of_a_measurement_of_the_same_case(shape, ports, on_tori):
+    for collective, algorithm in ALGORITHMS:
+        request = Request(
+            nodes=[32],
+            sizes=[1 << 20],
+            collective=collective,
+            algorithms=[algorithm],
+            torus=shape,
+            ports=ports,
+        )
+        (prediction,) = predict(on_tori, request).predictions
+        same = observation(
+            collective,
+            algorithm,
+            prediction.nbytes,
+            1.0,
+            Layout.of(32, 1),
+            torus=shape,
+            ports=ports,
+        )
+        assert prediction.value_s == pytest.approx(predicted_seconds(same, on_tori.machine()))
+        assert prediction.params["torus"] == shape
+        assert prediction.low_s <= prediction.value_s <= prediction.high_s
+
+
+def of_torus(machine, nodes, **more):
+    """Return the prediction of a ring on a number of nodes."""
+    request = Request(nodes=[nodes], sizes=[1 << 20], algorithms=["ring"], **more)
+    (prediction,) = predict(machine, request).predictions
+    return prediction
+
+
+def test_an_unknown_shape_of_a_larger_torus_is_assumed_and_said(on_tori):
+    assumed = of_torus(on_tori, 32)
+    assert assumed.params["torus"] == "2x4x4"
+    assert "assumed: a torus of 2x4x4 nodes" in assumed.distance
+    measured = of_torus(on_tori, 16)
+    assert (measured.params["torus"], "assumed" in measured.distance) == ("2x2x4", False)
+    asked = of_torus(on_tori, 32, torus="2x16")
+    assert (asked.params["torus"], "assumed" in asked.distance) == ("2x16", False)
+    assert asked.value_s != assumed.value_s
+
+
+@pytest.mark.parametrize("shape", ["4x4", "4xx4", "128x2"])
+def test_a_torus_of_other_nodes_is_refused(shape, on_tori, tmp_path):
+    write_machine(on_tori, tmp_path / "machine.json")
+    result = invoke(
+        "predict", "--machine", tmp_path / "machine.json", "--nodes", "128", "--torus", shape
+    )
+    assert result.is_bad_input("torus", shape)
+
+
+def test_the_racks_of_a_larger_job_are_as_measured_unless_the_user_says_it():
+    machine = machine_of(*(on(in_racks(nodes)) for nodes in (4, 8, 16)))
+    assert machine.layout(64).racks == 16
+    assert "assumed: 4 nodes in a rack" in of_torus(machine, 64).distance
+    assert machine.layout(64, nodes_per_rack=32).racks == 2
+    assert "assumed" not in of_torus(machine, 64, nodes_per_rack=32).distance
+
+
+def test_a_torus_of_a_machine_without_one_is_refused():
+    machine = machine_of(on(Layout.of(4, 1)), on(Layout.of(8, 1)))
+    with pytest.raises(ValueError, match="has no torus"):
+        of_torus(machine, 8, torus="2x2x2")
+
+
+DATA = Path(os.environ.get("HPCCOLL_DATA", "/nowhere")) / "pico"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("HPCCOLL_DATA" not in os.environ, reason="HPCCOLL_DATA names no directory")
+@pytest.mark.parametrize(
+    ("machine", "transport", "most_nodes"),
+    [("leonardo", "mpi", 128), ("lumi", "mpi", 16), ("fugaku", "mpi", 64), ("fugaku", "utofu", 64)],
+)
+def test_the_file_of_a_supercomputer_has_the_times_of_its_regression(
+    machine, transport, most_nodes, tmp_path
+):
+    assert invoke("import", DATA / machine, "--out", tmp_path / "results.h5").code == 0
+    raw_results = read_all([tmp_path / "results.h5"]).raw_results
+    cases = []
+    for raw in raw_results:
+        cases += [case for case in observations(raw, imported=True) if case.transport == transport]
+    cases = [case for case in cases if not _unmodelled_reason(case)]
+    operations = _Operations()
+    cases = [case for case in cases if not operations.add(case)]
+    in_memory, of_file = compared(cases, tmp_path / "machine.json", most_nodes)
+    assert of_file == pytest.approx(in_memory, rel=1e-9)
