@@ -7,9 +7,8 @@ that go the other way round.
 """
 
 from collections import Counter
-from typing import NamedTuple, TypeAlias
 
-from hpccoll.model.critical_path import PathWork
+from hpccoll.model.critical_path import PathAddresses
 from hpccoll.schedule import ceil_log2
 from hpccoll.store.schema import ADDRESSES_OF_ALL
 
@@ -18,18 +17,6 @@ BYTES_OF_PORT = 16
 
 ONE_WAY_PORTS = 3
 """The most ports that all go the same way round the dimensions of a torus."""
-
-
-class PathAddresses(NamedTuple):
-    """A message of addresses on the path of an operation."""
-
-    tier: str
-    nbytes: int
-    before: int  # the messages of its sender that come before it
-
-
-RowWork: TypeAlias = PathWork | PathAddresses
-"""What an operation consists of: what is on its path, and what comes before its schedule."""
 
 
 def address_messages(recipients: str, tier: str, ranks: int, ports: int) -> Counter[PathAddresses]:

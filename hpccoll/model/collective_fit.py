@@ -27,8 +27,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.model.address_messages import PathAddresses, RowWork
-from hpccoll.model.critical_path import PathFold, PathMessage
+from hpccoll.model.critical_path import PathAddresses, PathFold, PathMessage, RowWork
 from hpccoll.model.memory_work import MemoryWork
 
 Floats = NDArray[np.float64]

@@ -62,7 +62,18 @@ class PathFold(NamedTuple):
     nbytes: int
 
 
+class PathAddresses(NamedTuple):
+    """A message of addresses, which comes before those of a schedule: see ``address_messages``."""
+
+    tier: str
+    nbytes: int
+    before: int  # the messages of its sender that come before it
+
+
 PathWork = PathMessage | PathFold
+
+RowWork: TypeAlias = PathWork | PathAddresses
+"""What an operation consists of: what is on its path, and what comes before its schedule."""
 
 
 class WaveMessages(NamedTuple):

@@ -92,7 +92,7 @@ class Observation:
 
     @property
     def ports_at_once(self) -> int:
-        """How many of these ports are in use at once."""
+        """How many ports of a rank are in use at once."""
         in_turn = self.params.get(PORT_USE) == IN_TURN
         return 1 if in_turn else self.ports
 

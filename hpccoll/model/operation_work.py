@@ -8,8 +8,13 @@ copy more or less than MPI libraries do.
 from collections import Counter
 from typing import TypeAlias
 
-from hpccoll.model.address_messages import RowWork, address_messages
-from hpccoll.model.critical_path import critical_path, folded_in_segments, sharing_links
+from hpccoll.model.address_messages import address_messages
+from hpccoll.model.critical_path import (
+    RowWork,
+    critical_path,
+    folded_in_segments,
+    sharing_links,
+)
 from hpccoll.model.equal_waves import OperationWaves, cut_of_port, largest_fold
 from hpccoll.model.memory_work import MemoryWork, memory_work
 from hpccoll.model.observations import Observation

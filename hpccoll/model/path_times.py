@@ -12,12 +12,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.model.address_messages import PathAddresses, RowWork
 from hpccoll.model.complete_exchange import ExchangeWaves, complete_exchanges
 from hpccoll.model.critical_path import (
+    PathAddresses,
     PathFold,
     PathMessage,
     PathWaves,
+    RowWork,
     WaveMessages,
     path_seconds,
 )
