@@ -45,7 +45,8 @@ class ChoiceRange:
     first: Size  # the smallest size S, in bytes
     below: Size | None  # the first size of the next range; None for the last range
     choice: Choice
-    sizes: tuple[Size, ...]  # the measured sizes in the range, in bytes
+    # the measured sizes in the range, in bytes; none of native's below all measured sizes
+    sizes: tuple[Size, ...]
     # its time over that of the best choice of each size: geometric mean over these sizes
     over_best: Ratio
     # its time over that of the library's own algorithm, likewise; None if that was not measured

@@ -29,8 +29,8 @@ RULE = (
     "both: at ratios of 1.1 to one of 10 us, a time counts as 11 us. A cut lies where the times of its choices cross, "
     "interpolated linearly in log time over log bytes. If native was measured, a first range of another choice costs a "
     "cut, too. One set of ranges serves both placements unless sets of their own cost less by more than the price of a "
-    "cut. The first and the last range reach beyond the measured sizes. If the strength is weak or none, the choice is "
-    "not shown to be the faster one."
+    "cut. The last range reaches beyond the measured sizes. Below them native is the choice, and without native "
+    "measured, that of the first range. If the strength is weak or none, the choice is not shown to be the faster one."
 )
 
 Times = NDArray[np.float64]

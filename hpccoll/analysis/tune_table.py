@@ -2,14 +2,15 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 
-from hpccoll.analysis.choice_table import TableEntry, TableRun, TuneTable, load_table
+from hpccoll.analysis.choice_table import ChoiceRange, TableEntry, TableRun, TuneTable, load_table
 from hpccoll.analysis.load_findings import load_findings
+from hpccoll.analysis.measured_choices import MeasuredSetting
 from hpccoll.analysis.recommendations import (
     Advice,
     Recommendation,
@@ -19,10 +20,11 @@ from hpccoll.analysis.recommendations import (
 from hpccoll.analysis.same_bits import algorithms_whose_ranks_disagree
 from hpccoll.analysis.setting import Choice, Setting, machine_name, recorded_mpi_version
 from hpccoll.analysis.size_ranges import RULE, ratio_noise
+from hpccoll.analysis.unmeasured import are_smaller_unmeasured
 from hpccoll.cases.algorithm_registry import PLAN
 from hpccoll.common.errors import BadInputError, UnusableError, file_error
 from hpccoll.common.text import Finding
-from hpccoll.common.units import format_count
+from hpccoll.common.units import format_count, format_size
 from hpccoll.common.version import __version__
 from hpccoll.schedule.collective import AUTO
 from hpccoll.store.durable_files import replacing_file
@@ -38,8 +40,16 @@ def without_plans(results: Results) -> Results:
     return replace(results, rows=rows)
 
 
-def build_table(results: Results, advice: Advice | None = None) -> TuneTable:
-    """Return the tune table of the measured choices; pass the ``advice`` of the results if it was computed already.
+def build_table(
+    results: Results, advice: Advice | None = None, *, native_below: bool = True
+) -> TuneTable:
+    """Return the tune table of the measured choices.
+
+    Args:
+        results: the results to choose among.
+        advice: that of the results, if it was computed already.
+        native_below: whether native may take the calls below the measured sizes; it may not if
+            all choices must add in one order, which is unknown there.
 
     Raises:
         BadInputError: if the results have no choices, or mix machines, MPI libraries or executors
@@ -50,7 +60,10 @@ def build_table(results: Results, advice: Advice | None = None) -> TuneTable:
     recommendations = advice.placements
     if not recommendations:
         raise _no_choices(results)
-    entries = tuple(map(_table_entry, recommendations))
+    entries = tuple(
+        _table_entry(recommendation, native_below=native_below)
+        for recommendation in recommendations
+    )
     used: set[str] = set()
     for entry in entries:
         used.update(entry.runs)
@@ -72,17 +85,71 @@ def _no_choices(results: Results) -> UnusableError:
     return UnusableError("PATHS", f"{missing}; results: {counts}")
 
 
-def _table_entry(recommendation: Recommendation) -> TableEntry:
+def _table_entry(recommendation: Recommendation, *, native_below: bool) -> TableEntry:
     ranges = []
     for recommended in recommendation.ranges:
         ranges.append(replace(recommended.sizes, strength=recommended.strength))
+    setting = recommendation.setting
     measured = recommendation.measured
+    if native_below and _reaches_below(setting, ranges):
+        ranges = _with_native_below(ranges, measured)
     return TableEntry(
-        setting=recommendation.setting,
+        setting=setting,
         runs=measured.runs,
         ranges=tuple(ranges),
         executor=measured.conditions.executor,
     )
+
+
+def _reaches_below(setting: Setting, ranges: Sequence[ChoiceRange]) -> bool:
+    """Return whether the first range chooses another algorithm than native for sizes that were not measured."""
+    first = ranges[0]
+    if first.choice.is_native or not first.sizes:
+        return False
+    return are_smaller_unmeasured(setting.collective, setting.ranks, first.sizes[0])
+
+
+def _with_native_below(
+    ranges: Sequence[ChoiceRange], measured: MeasuredSetting
+) -> list[ChoiceRange]:
+    """Return ranges with one of native below the smallest measured size; as they are if native was not measured."""
+    native_seconds = {}
+    for choice, curve in measured.curves.items():
+        if choice.is_native:
+            native_seconds[choice] = curve[min(curve)].seconds
+    if not native_seconds:
+        return list(ranges)
+    native = min(native_seconds, key=native_seconds.__getitem__)
+    first, *later = ranges
+    smallest = first.sizes[0]
+    below = ChoiceRange(first=0, below=smallest, choice=native, sizes=(), over_best=1.0)
+    return [below, replace(first, first=smallest), *later]
+
+
+def unmeasured_lines(table: TuneTable) -> Iterator[str]:
+    """Yield which choice ``auto`` takes below the measured sizes, where that is not the choice of the smallest one."""
+    counts: Counter[str] = Counter()
+    for entry in table.entries:
+        counts[_unmeasured_line(entry)] += 1
+    for line, count in counts.items():
+        if not line:
+            continue
+        where = ""
+        if count < len(table.entries):
+            where = f" ({count} of {format_count(len(table.entries), 'setting')})"
+        yield f"not measured{where}: {line}"
+
+
+def _unmeasured_line(entry: TableEntry) -> str:
+    """Return what an entry chooses below its measured sizes, if that needs a word; else an empty text."""
+    smallest, _ = entry.measured_limits
+    first = entry.ranges[0]
+    if not first.sizes:
+        return f"below {format_size(smallest)} {AUTO} takes {first.choice.label}"
+    if not _reaches_below(entry.setting, entry.ranges):
+        return ""
+    remedy = "do: measure smaller sizes"
+    return f"below {format_size(smallest)} {AUTO} takes {first.choice.label} there, too; {remedy}"
 
 
 def _table_run(run: Run) -> TableRun:

@@ -7,6 +7,9 @@ from hpccoll.analysis.setting import Choice, Setting
 from hpccoll.schedule import Collective, collective, is_workload
 from hpccoll.store.rows import Results
 
+SMALL_BLOCK = 8
+"""The bytes of each block from which on calls need no smaller measurement: one element of the largest type."""
+
 
 @dataclass(frozen=True, slots=True)
 class Unmeasured:
@@ -54,6 +57,14 @@ def unmeasured(results: Results, name: str) -> Unmeasured | None:
         placement=_missing_placement(family, {row.in_place for row in rows}),
         native=not any(Choice.of(row).is_native for row in rows),
     )
+
+
+def are_smaller_unmeasured(name: str, ranks: int, smallest: int) -> bool:
+    """Return whether a collective has calls below its smallest measured size, in bytes, that may differ from it."""
+    if is_workload(name):
+        return False
+    family = collective(name)
+    return not family.token and smallest > SMALL_BLOCK * family.blocks(ranks)
 
 
 def _missing_placement(family: Collective, measured: Collection[bool]) -> str | None:

@@ -128,6 +128,7 @@ def _make_table(results: "Results", out: Path, keep_bits_of: str | None) -> None
         build_table,
         table_load_findings,
         table_warnings,
+        unmeasured_lines,
         without_plans,
         write_table,
     )
@@ -144,9 +145,11 @@ def _make_table(results: "Results", out: Path, keep_bits_of: str | None) -> None
         kept = with_bits_of(kept, keep_bits_of)
         lines.append(f"kept: {len(kept.rows)} of {every}, with the bits of {keep_bits_of}")
     advice = Advice(kept)
-    write_table(build_table(kept, advice), out)
+    table = build_table(kept, advice, native_below=not keep_bits_of)
+    write_table(table, out)
     lines += [
         *choice_table_lines(kept, Answers(advice.recommendations)),
+        *unmeasured_lines(table),
         *table_warnings(kept, advice),
     ]
     lines += [finding.with_remedy for finding in table_load_findings(kept, advice)]

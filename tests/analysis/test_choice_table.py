@@ -68,6 +68,16 @@ def test_the_reason_names_the_table_the_range_and_the_measured_limits():
     assert text.endswith(f", from 1 KiB to {CUT} B, extrapolated: measured from 1 KiB to 16 MiB")
 
 
+def test_below_the_measured_sizes_auto_is_native_and_the_reason_says_what_was_measured():
+    slow, quick = {MIB: 9.0}, {MIB: 1.0}
+    table = measured_table({"ring": quick, "native": slow})
+    chosen, text = resolve_auto(auto(KIB), TWO_NODES, table)
+    assert chosen.algorithm == "native"
+    assert text.endswith(", from 0 B to 1 MiB, extrapolated: measured from 1 MiB to 1 MiB")
+    chosen, _ = resolve_auto(auto(MIB), TWO_NODES, table)
+    assert chosen.algorithm == "ring"
+
+
 def test_the_reason_names_other_conditions_of_the_table():
     here = "3 nodes with MPICH 5 and the python executor"
     _, text = resolve_auto(auto(MIB), TWO_NODES, MADE, conditions=here)

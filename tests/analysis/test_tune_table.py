@@ -21,7 +21,7 @@ from hpccoll.analysis.choice_table import TuneTable
 from hpccoll.analysis.measured_choices import ChoiceTime, comparable_seconds, measured_settings
 from hpccoll.analysis.setting import Choice
 from hpccoll.analysis.size_ranges import MIN_CUT_PRICE, choose_ranges, ratio_noise
-from hpccoll.analysis.tune_table import build_table, table_warnings
+from hpccoll.analysis.tune_table import build_table, table_warnings, unmeasured_lines
 from hpccoll.common.errors import BadInputError
 from hpccoll.store.rows import Gap
 from hpccoll.store.statistics import RoundStatistics
@@ -90,6 +90,42 @@ def test_without_a_complete_and_correct_result_of_several_ranks_there_is_no_tabl
         build_table(alone)
     with pytest.raises(BadInputError, match=r"PATHS: no complete and correct result .*: 1 ok"):
         build_table(measured_results({"null": {8: 1e-6}}))
+
+
+LARGE = {"ring": {256 * KIB: 1.0, MIB: 4.0}, "native": {256 * KIB: 2.24, MIB: 8.96}}
+
+
+def first_choices(curves, **how):
+    """Return the first size and the algorithm of each range of a table, and its lines on other sizes."""
+    table = build_table(measured_results(curves), **how)
+    (entry,) = table.entries
+    ranges = [(part.first, part.choice.algorithm) for part in entry.ranges]
+    return ranges, list(unmeasured_lines(table))
+
+
+def test_below_the_smallest_measured_size_a_table_has_native():
+    ranges, lines = first_choices(LARGE)
+    assert ranges == [(0, "native"), (256 * KIB, "ring")]
+    (line,) = lines
+    assert "below 256 KiB auto takes native" in line
+
+
+def test_without_native_or_where_its_bits_may_differ_the_first_choice_goes_on_with_a_warning():
+    for how in ({"curves": {"ring": LARGE["ring"]}}, {"curves": LARGE, "native_below": False}):
+        ranges, lines = first_choices(**how)
+        assert ranges == [(0, "ring")]
+        (line,) = lines
+        assert "below 256 KiB auto takes ring there, too" in line
+
+
+def test_a_table_whose_smallest_size_is_one_element_has_its_choice_for_all_sizes():
+    small = {"ring": {8: 1.0, MIB: 4.0}, "native": {8: 2.24, MIB: 8.96}}
+    assert first_choices(small) == ([(0, "ring")], [])
+
+
+def test_a_table_whose_first_choice_is_native_needs_no_other_one_below():
+    ranges, lines = first_choices({"ring": LARGE["native"], "native": LARGE["ring"]})
+    assert (ranges, lines) == ([(0, "native")], [])
 
 
 def of_rounds(seconds, *drift):

@@ -17,7 +17,7 @@ from hpccoll.common.units import (
 )
 from hpccoll.common.version import __version__
 from hpccoll.extensions.tables.library_choices import DEFAULT, LibraryChoices, LibraryRange
-from hpccoll.extensions.tables.table_conclusion import conclusion_findings
+from hpccoll.extensions.tables.table_conclusion import conclusion_findings, unmeasured_findings
 from hpccoll.extensions.tables.unused_gains import Reason, UnusedGain
 from hpccoll.render.answer_lines import WITHIN_NOISE
 
@@ -59,6 +59,17 @@ _COLUMNS: Columns[LibraryRange] = (
 )
 
 
+def _row_below(head: Sequence[str]) -> list[str]:
+    """Return the row of the sizes that a table leaves to the library because they were not measured."""
+    row = ["0 B", f"{DEFAULT} (not measured)"]
+    return row + [""] * (len(head) - len(row))
+
+
+def _unmeasured_lines(ranges: Sequence[LibraryRange]) -> Iterator[str]:
+    for finding in unmeasured_findings(ranges):
+        yield f"  not measured: {finding.text}"
+
+
 LEGEND = (
     "  gain: the time of the default over that of the choice; time, interval and runner-up: at the largest size",
     "  runner-up: the fastest other algorithm, beside the choice",
@@ -79,7 +90,11 @@ def library_choice_lines(choices: LibraryChoices) -> Iterator[str]:
         if ranges[0].oversubscribed:
             crowded = " (more ranks than cores)"
         yield f"{name}, {format_count(ranks, 'rank')} on {format_counts(nodes, 'node')}{crowded}"
-        yield from table_lines(*table_of(_COLUMNS, ranges))
+        head, rows = table_of(_COLUMNS, ranges)
+        if ranges[0].first:
+            rows.insert(0, _row_below(head))
+        yield from table_lines(head, rows)
+        yield from _unmeasured_lines(ranges)
         yield from _unused_lines(unused, ranges)
     if choices.ranges:
         yield from LEGEND

@@ -22,6 +22,7 @@ from hpccoll.analysis.measurement_quality import noise_note
 from hpccoll.analysis.setting import Choice, Setting, recorded_mpi_version
 from hpccoll.analysis.size_ranges import choose_ranges
 from hpccoll.analysis.strength import exceeds_noise_of_launches
+from hpccoll.analysis.unmeasured import are_smaller_unmeasured
 from hpccoll.cases.case import AGGREGATED, IDLE, LOAD, SINGLE
 from hpccoll.cases.catalogue import choice_parameters
 from hpccoll.cases.library_algorithms import library_algorithms, library_collective, library_table
@@ -72,6 +73,13 @@ class LibraryRange:
     @property
     def ranks_of_call(self) -> "RanksOfCall":
         return self.collective, self.ranks, self.nodes
+
+    @property
+    def reaches_below(self) -> bool:
+        """Whether it chooses an algorithm for sizes below all measured ones, which may differ from them."""
+        if self.first or self.choice.is_native:
+            return False
+        return are_smaller_unmeasured(self.collective, self.ranks, self.sizes[0].nbytes)
 
 
 RanksOfCall: TypeAlias = tuple[str, int, tuple[int, ...]]
@@ -306,7 +314,7 @@ def _ranges(
         below = None
         if following:
             below = begins[following[1][0].nbytes]
-        yield LibraryRange(
+        chosen = LibraryRange(
             collective=setting.collective,
             ranks=setting.ranks,
             nodes=nodes,
@@ -316,6 +324,18 @@ def _ranges(
             choice=choice,
             sizes=size_choices,
         )
+        if has_default and chosen.reaches_below:
+            chosen = replace(chosen, first=_first_below(sizes[0]))
+        yield chosen
+
+
+def _first_below(smallest: int) -> int:
+    """Return where the choice at the smallest measured size begins, below which the default stays.
+
+    It is half that size: the geometric mean of it and of a quarter of it. A call of that size may
+    have fewer bytes, because its blocks are of equal sizes.
+    """
+    return (smallest + 1) // 2
 
 
 def _answers(

@@ -1,13 +1,16 @@
 """What a table of a library's own algorithms changes, and where noise leaves its choices open."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
+from typing import Any
 
+from hpccoll.analysis.unmeasured import are_smaller_unmeasured
 from hpccoll.common.text import Finding, info, warning
-from hpccoll.common.units import format_count
-from hpccoll.extensions.tables.library_choices import DEFAULT, LibraryChoices
+from hpccoll.common.units import format_count, format_rounded_size
+from hpccoll.extensions.tables.library_choices import DEFAULT, LibraryChoices, LibraryRange
+from hpccoll.schedule import collective
 
 TOO_NOISY = "too noisy to decide at {where}; do: measure again on an idle machine, with more seconds for each case"
 
@@ -66,3 +69,26 @@ def _why_nothing(conclusion: TableConclusion, too_noisy: str) -> str:
     if conclusion.noisy_sizes:
         why += f"; {too_noisy}"
     return why
+
+
+def unmeasured_findings(ranges: Sequence[LibraryRange]) -> Iterator[Finding]:
+    """Yield the sizes of a collective on a number of ranks that were not measured, and what a table does below."""
+    first = ranges[0]
+    smallest = first.sizes[0].nbytes
+    largest = ranges[-1].sizes[-1].nbytes
+    below, above = format_rounded_size(smallest), format_rounded_size(largest)
+    values: dict[str, Any] = {
+        "collective": first.collective,
+        "ranks": first.ranks,
+        "nodes": first.nodes,
+        "smallest": smallest,
+        "largest": largest,
+    }
+    if first.reaches_below:
+        use = f"{first.choice.name}, too, which may be slow there; do: measure smaller sizes"
+        text = f"sizes below {below} or above {above}; below, the table uses {use}"
+        yield warning("not_measured", text, **values)
+    elif are_smaller_unmeasured(first.collective, first.ranks, smallest):
+        yield info("not_measured", f"sizes below {below} or above {above}", **values)
+    elif not collective(first.collective).token:
+        yield info("not_measured", f"sizes above {above}", **values)

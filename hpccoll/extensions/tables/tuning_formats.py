@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import TypedDict
 
@@ -34,7 +36,11 @@ from hpccoll.extensions.tables.library_choices import (
     LibraryRange,
     library_choices,
 )
-from hpccoll.extensions.tables.table_conclusion import TableConclusion, conclusion_findings
+from hpccoll.extensions.tables.table_conclusion import (
+    TableConclusion,
+    conclusion_findings,
+    unmeasured_findings,
+)
 from hpccoll.extensions.tables.unused_gains import Reason
 from hpccoll.extensions.tables.verified_calls import (
     FAILED,
@@ -151,7 +157,7 @@ class TuningFormats:
             "environment": exports,
             "under_load": [asdict(finding) for finding in choices.under_load],
             "changes_nothing": TableConclusion.of(choices).changes_nothing,
-            "findings": [asdict(finding) for finding in conclusion_findings(choices)],
+            "findings": [asdict(finding) for finding in _table_findings(choices)],
             "unused": list(_unused_json(choices)),
             "noise": choices.noise,
         }
@@ -207,6 +213,15 @@ class TuningFormats:
 
 
 TUNING_FORMATS = TuningFormats()
+
+
+def _table_findings(choices: LibraryChoices) -> Iterator[Finding]:
+    """Yield what noise leaves open in a table, and where sizes below its ranges were not measured."""
+    yield from conclusion_findings(choices)
+    for _, group in groupby(choices.ranges, attrgetter("ranks_of_call")):
+        ranges = list(group)
+        if ranges[0].first or ranges[0].reaches_below:
+            yield from unmeasured_findings(ranges)
 
 
 def _unused_json(choices: LibraryChoices) -> Iterator[UnusedGainJson]:

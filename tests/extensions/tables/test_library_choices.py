@@ -8,7 +8,7 @@ from library_results import joined, library_results
 from hpccoll.common.errors import BadInputError
 from hpccoll.extensions.tables.library_choice_text import library_choice_lines
 from hpccoll.extensions.tables.library_choices import library_choices
-from hpccoll.extensions.tables.table_conclusion import TOO_NOISY
+from hpccoll.extensions.tables.table_conclusion import TOO_NOISY, unmeasured_findings
 
 SIZES = 1024, 4096, 16384, 65536
 
@@ -33,6 +33,56 @@ def test_an_algorithm_replaces_the_default_from_the_geometric_mean_of_two_sizes_
     assert answers(library_results("openmpi", FASTER)) == [(0, "native"), (8192, "ring")]
 
 
+KIB, MIB = 1 << 10, 1 << 20
+LARGE = {
+    "default": {256 * KIB: 224, MIB: 896},
+    "openmpi-ring": {256 * KIB: 100, MIB: 400},
+}
+
+
+def test_below_half_the_smallest_measured_size_the_default_stays():
+    results = library_results("openmpi", LARGE)
+    assert answers(results) == [(128 * KIB, "ring")]
+    lines = [line.split() for line in printed(results)]
+    assert ["0", "B", "default", "(not", "measured)"] in lines
+    assert "sizes below 256 KiB or above 1 MiB" in "\n".join(printed(results))
+
+
+@pytest.mark.parametrize(
+    ("collective", "smallest", "first"),
+    [("all_reduce", 8, 0), ("all_reduce", 16, 8), ("all_gather", 32, 0), ("all_gather", 64, 32)],
+)
+def test_an_algorithm_serves_all_sizes_if_the_smallest_measured_one_has_one_element_in_each_block(
+    collective, smallest, first
+):
+    curves = {"default": {smallest: 20, MIB: 20}, "openmpi-ring": {smallest: 10, MIB: 10}}
+    results = library_results("openmpi", curves, collective=collective)
+    assert answers(results) == [(first, "ring")]
+    text = "\n".join(printed(results))
+    assert ("default (not measured)" in text) == bool(first)
+    assert ("sizes below" in text) == bool(first)
+    assert "above 1 MiB" in text
+
+
+def test_a_barrier_has_no_sizes_that_were_not_measured():
+    curves = {"default": {1024: 20}, "openmpi-recursive_doubling": {1024: 10}}
+    results = library_results("openmpi", curves, collective="barrier", op=None)
+    assert answers(results) == [(0, "recursive_doubling")]
+    assert "not measured" not in "\n".join(printed(results))
+
+
+def test_a_table_that_cannot_leave_calls_to_the_library_warns_of_sizes_below_the_measured_ones():
+    curves = {"default": LARGE["default"], "nccl-tree": LARGE["openmpi-ring"]}
+    environments = {"nccl-tree": {"NCCL_PROTO": "LL"}}
+    results = library_results("nccl", curves, environments=environments)
+    choices = chosen(results, "nccl", has_default=False)
+    (tree,) = choices.ranges
+    assert (tree.first, tree.choice.algorithm) == (0, "tree")
+    (finding,) = unmeasured_findings(choices.ranges)
+    assert (finding.severity, finding.values["smallest"]) == ("warning", 256 * KIB)
+    assert any(finding.text in line for line in library_choice_lines(choices))
+
+
 def test_a_gain_within_the_noise_leaves_the_default():
     assert answers(library_results("openmpi", FASTER, half=0.4)) == [(0, "native")]
 
@@ -44,10 +94,10 @@ def test_a_gain_that_another_launch_may_have_leaves_the_default_however_narrow_i
 
 def test_a_size_that_is_not_clear_between_others_has_no_range_of_its_own():
     curves = {"default": curve(20, 20, 20, 80), "openmpi-ring": curve(10, 19.9, 10, 40)}
-    assert answers(library_results("openmpi", curves)) == [(0, "ring")]
+    assert answers(library_results("openmpi", curves)) == [(512, "ring")]
     curves["openmpi-ring"][4096] = 20.8  # by less than two more ranges cost
     narrow = library_results("openmpi", curves, half=0.001)
-    assert answers(narrow) == [(0, "ring"), (2048, "native"), (8192, "ring")]
+    assert answers(narrow) == [(512, "ring"), (2048, "native"), (8192, "ring")]
 
 
 def test_a_range_says_what_it_gains_and_at_most_loses_and_which_is_next():
@@ -229,7 +279,7 @@ def test_of_nccl_algorithm_and_protocol_are_those_of_the_lines_and_what_the_defa
         (0, "tree protocol=ll"), (8192, "ring protocol=ll128"), (32768, "nvls protocol=simple"),
     ]  # fmt: skip
     assert answers(results, "nccl") == [
-        (0, "tree protocol=ll"), (8192, "native"), (32768, "nvls protocol=simple"),
+        (512, "tree protocol=ll"), (8192, "native"), (32768, "nvls protocol=simple"),
     ]  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import pytest
 from library_results import joined, library_results
 
 from hpccoll.extensions.tables.formats.mpich_json import read_mpich_json, write_mpich_json
-from hpccoll.extensions.tables.formats.tuning_rule import TuningRule
+from hpccoll.extensions.tables.formats.tuning_rule import UNLIMITED, TuningRule
 from hpccoll.extensions.tables.verified_calls import (
     AS_WITHOUT,
     DEFAULT,
@@ -326,6 +326,11 @@ def test_thresholds_of_mpich_that_change_nothing_are_left_to_the_library():
     changed = read_mpich_json(write_mpich_json([ours]))
     (call,) = verdicts(measured(TREE, RING, "mpich"), changed.rules, "mpich")
     assert (call.rule, call.verdict) == ("ring", HONOURED)
+
+
+def test_a_call_below_the_first_size_of_all_rules_is_left_to_the_library():
+    (call,) = verified(TREE, TREE, [rule("ring", bytes=(1 << 17, UNLIMITED))])
+    assert (call.rule, call.verdict) == (None, DEFAULT)
 
 
 def test_calls_that_show_nothing_say_with_which_variables_and_ranks_they_do():

@@ -19,7 +19,7 @@ from library_results import library_results
 from hpccoll.cases.library_algorithms import library_algorithms, library_table
 from hpccoll.extensions.tables.formats.lint_table import lint_table
 from hpccoll.extensions.tables.formats.mpich_json import write_mpich_json
-from hpccoll.extensions.tables.formats.tuning_rule import ANY, TuningRule
+from hpccoll.extensions.tables.formats.tuning_rule import ANY, UNLIMITED, TuningRule
 from hpccoll.extensions.tables.formats.write_table import (
     FORMATS,
     expressible_choices,
@@ -178,6 +178,31 @@ def test_open_mpi_gets_one_algorithm_for_all_sizes_where_ranks_may_not_know_the_
         )
 
 
+@pytest.mark.parametrize("name", [name for name in FORMATS if FORMATS[name].has_default])
+def test_no_rule_takes_calls_far_below_the_smallest_measured_size(name):
+    library = FORMATS[name].library
+    large = {1 << 18: 224.0, 1 << 20: 896.0}
+    ring = {size: time / 2.24 for size, time in large.items()}
+    results = library_results(library, {"default": large, f"{library}-ring": ring})
+    _, [text, *_], _ = files_of(name, results)
+    rings = []
+    for rule in lint_table(text, name).rules:
+        is_of_call = rule.collective == "allreduce" and rule.ranks[0] <= 4 <= rule.ranks[1]
+        if is_of_call and rule.algorithm == "ring":
+            rings.append(rule.bytes)
+    assert rings == [(1 << 17, UNLIMITED)]
+
+
+@pytest.mark.parametrize("name", ["openmpi", "openmpi-json"])
+def test_where_one_rule_must_serve_all_sizes_it_needs_a_small_one_to_be_measured(name):
+    times = {1024: 9.0, 65536: 9.0}
+    faster = dict.fromkeys(times, 5.0)
+    curves = {"default": times, "openmpi-binomial": faster}
+    choices, _ = choices_of(name, library_results("openmpi", curves, collective="gather"))
+    assert choices.ranges == ()
+    assert any("binomial from 512 B" in line for line in choices.left_out)
+
+
 def test_calls_in_place_that_pass_no_count_are_named_if_sizes_decide():
     curves = {"default": UPPER["default"], "openmpi-ring": UPPER["all"] | {8: 20.0}}
     named = [
@@ -317,6 +342,16 @@ def test_json_says_as_the_text_does_what_is_within_the_noise_and_whether_the_tab
     text = invoke("tune", ".", "--format", "mpich", "--out", "tree.json").out
     assert finding["text"] in text.splitlines()
     assert noisy["noise"][0] in text.splitlines()
+
+
+def test_json_has_a_finding_on_the_sizes_that_a_table_leaves_to_the_library_unmeasured(place):
+    write_raw(place, "default", {65536: 9000})
+    write_raw(place, "mpich-ring", {65536: 5000})
+    found = json.loads(invoke("tune", ".", "--format", "mpich", "--out", "t.json", "--json").out)
+    assert [size_range["first"] for size_range in found["ranges"]] == [32768]
+    (finding,) = found["findings"]
+    assert (finding["kind"], finding["severity"]) == ("not_measured", "info")
+    assert (finding["values"]["smallest"], finding["values"]["largest"]) == (65536, 65536)
 
 
 TREE_VARIABLE = "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE"

@@ -92,7 +92,7 @@ def expressible_choices(name: str, choices: LibraryChoices) -> LibraryChoices:
         if not table_format.has_default:
             ranges = [chosen for chosen in ranges if not chosen.choice.is_native]
         why = one_rule.get(library_collective(table_format.library, collective))
-        if why and len(ranges) > 1:
+        if why and any(chosen.first for chosen in ranges):
             uses = ", ".join(map(_use, ranges))
             left_out.append(
                 f"{collective} on {format_count(ranks, 'rank')}, {uses}: {table_format.mpi} {why}"
