@@ -93,10 +93,11 @@ class BadInputError(ValueError):
         return renamed
 
 
-def fault_with_line(error: Exception) -> str:
+def fault_with_line(error: Exception, file: str = "") -> str:
     """Return an exception of a user's code as text, with the file and the line that raised it.
 
-    If a page of ``hpccoll/algorithms`` called what raised it, the line is that of the page.
+    If a page of ``hpccoll/algorithms`` or the user's ``file`` called what raised it, the line is
+    that of the page or the file; if the file called nothing, it is named without a line.
     """
     if isinstance(error, BadInputError):
         return str(error)
@@ -106,9 +107,12 @@ def fault_with_line(error: Exception) -> str:
     from traceback import extract_tb  # only for messages
 
     frames = extract_tb(error.__traceback__)
-    page_frames = [
-        frame for frame in frames if Path(frame.filename).parent == PACKAGE / "algorithms"
-    ]
+    page_frames = []
+    for frame in frames:
+        if frame.filename == file or Path(frame.filename).parent == PACKAGE / "algorithms":
+            page_frames.append(frame)
+    if file and not page_frames:
+        return f"{fault} ({Path(file).name})"
     line = (page_frames or frames)[-1]
     return f"{fault} ({Path(line.filename).name}, line {line.lineno})"
 

@@ -473,4 +473,4 @@ def _header_lines(job: Job, attempt: Attempt, count: int) -> Iterator[str]:
         yield "load gemm: a thread of each rank multiplies matrices while its cases are measured"
     yield from _timing_lines(list(timings), job.effort.operations)
     if job.effort.rounds > 1:
-        yield "several rounds: the median of their medians; rounds: the lowest and highest median"
+        yield "several rounds: the median of their medians; rounds: how far their medians are apart, in %"

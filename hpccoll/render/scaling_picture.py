@@ -28,7 +28,7 @@ class ScalingPicture:
     """A picture of one collective."""
 
     paths: tuple[Path, ...]
-    note: str  # what it does not show; empty if nothing
+    note: str  # what it does not show, and where ranks shared cores; empty if nothing
 
 
 def write_scaling_pictures(
@@ -41,15 +41,17 @@ def write_scaling_pictures(
         OSError: if a file cannot be written.
     """
     answers = Answers(recommendations)
-    groups = chart_groups(results, recommendations)
+    groups = tuple(map(_with_imports, chart_groups(results, recommendations)))
     pictures = []
     valid: set[int] = set()
     for collective in dict.fromkeys(group.collective for group in groups):
-        group = _group_of_collective(groups, answers, collective)
-        scaling_sizes = _sizes_of_curves(group)
-        valid |= scaling_sizes
-        if size in scaling_sizes:
-            pictures.append(_write(group, size, directory))
+        fitting = _group_of_collective(groups, answers, collective)
+        whole = fitting.whole or fitting
+        valid |= _sizes_of_curves(whole)
+        for group in (fitting, whole):
+            if size in _sizes_of_curves(group):
+                pictures.append(_write(group, size, directory))
+                break
     if pictures:
         return pictures
     if valid:
@@ -58,31 +60,40 @@ def write_scaling_pictures(
     raise UnusableError("--size", _why_nothing_scales(groups))
 
 
+def _with_imports(group: ChartGroup) -> ChartGroup:
+    """Return a group with the results of other programs as its points if nothing else was measured.
+
+    Launches on hosts in common are of one machine, so that a curve joins them.
+    """
+    if group.points:
+        return group
+    points = [
+        replace(point, machine=point.machine_name or point.machine) for point in group.imports
+    ]
+    return replace(group, points=tuple(points), imports=())
+
+
 def _why_nothing_scales(groups: Sequence[ChartGroup]) -> str:
     """Return which numbers of nodes or ranks were measured if no picture has several, and what is needed."""
-    fitting: dict[str, set[int]] = defaultdict(set)
-    is_any_crowded = False
+    counts_of_unit: dict[str, set[int]] = defaultdict(set)
     for group in groups:
-        is_any_crowded |= group.crowded is not None
-        for point in group.fitting.usable:
-            fitting[group.fitting.unit].add(group.fitting.axis_value(point.row))
-    if not fitting:
-        return "nothing was measured that a picture can show"
-    if any(len(numbers) > 1 for numbers in fitting.values()):
+        for point in group.usable:
+            counts_of_unit[group.unit].add(group.axis_value(point.row))
+    if not counts_of_unit:
+        return "nothing was measured or imported that a picture can show"
+    if any(len(counts) > 1 for counts in counts_of_unit.values()):
         return "no collective was measured at one size on several numbers of nodes or ranks"
-    counts: list[str] = []
-    for unit, numbers in fitting.items():
-        counts += [format_count(number, unit.removesuffix("s")) for number in numbers]
-    measured = join_words(counts)
-    had = "had a core each" if is_any_crowded else "were measured"
-    needed = "a picture of how a collective scales needs several numbers of nodes, or of ranks with a core each"
-    return f"only {measured} {had}, and {needed}"
+    places: list[str] = []
+    for unit, counts in counts_of_unit.items():
+        places += [format_count(count, unit.removesuffix("s")) for count in counts]
+    needed = "a picture of how a collective scales needs several numbers of nodes or ranks"
+    return f"only {join_words(places)} were measured, and {needed}"
 
 
 def _group_of_collective(
     groups: Sequence[ChartGroup], answers: Answers, collective: str
 ) -> ChartGroup:
-    """Return the group of the answers of a collective, or without answers its first one."""
+    """Return the group of the answers of a collective, or without answers its first one: its part with own cores."""
     answered = answered_group(groups, answers, collective)
     if answered:
         return answered
@@ -132,7 +143,11 @@ def _write(group: ChartGroup, size: int, directory: Path) -> ScalingPicture:
     paths = directory / f"{stem}.png", directory / f"{stem}.svg"
     directory.mkdir(parents=True, exist_ok=True)
     write_picture(fitted(specification, WIDTH + AXIS_ROOM), *paths)
-    return ScalingPicture(paths, note)
+    sentences = []
+    if group.oversubscribed_counts:  # the lines of the heading have them already
+        sentences.append(f"More ranks than cores: {_counted(group, group.oversubscribed_counts)}.")
+    sentences += filter(None, [note])
+    return ScalingPicture(paths, " ".join(sentences))
 
 
 def _drawn_part(group: ChartGroup, size: int, *, has_busbw: bool) -> ChartGroup:
@@ -188,6 +203,9 @@ def _note(group: ChartGroup, size: int, *, has_busbw: bool) -> str:
     if has_busbw and at_size - drawn:
         counts = _counted(group, at_size - drawn)
         sentences.append(f"Not drawn: {counts}, where there is no bus bandwidth.")
+    crowded = set((group.whole or group).oversubscribed_counts) - measured
+    if crowded:
+        sentences.append(f"Not drawn: {_counted(group, crowded)}, with more ranks than cores.")
     if measured - at_size:
         counts = _counted(group, measured - at_size)
         sentences.append(f"Not measured at {format_size(size)}: {counts}.")

@@ -2,12 +2,13 @@
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from types import MappingProxyType
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
-from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.errors import BadInputError, UnusableError, fault_with_line
 from hpccoll.common.limits import MAX_BYTES
 from hpccoll.common.units import format_size
 from hpccoll.schedule.group_composition import with_idle_aggregators
@@ -129,21 +130,48 @@ class Algorithm:
         Where ``channels`` do not follow one another as in a pipeline, each is a collective of its
         own on the same ports, for its share of the bytes: what they send adds up to the same, and
         what their messages cost adds up.
+
+        Raises:
+            UnusableError: if the cost cannot be computed.
         """
         if self.cost is None:
             return None
-        named = inspect.signature(self.cost).parameters
-        cost = self.cost(p, **{name: value for name, value in parameters.items() if name in named})
-        if cost is None:
-            return None
-        sequential = 1 if "channels" in named else int(parameters.get("channels", 1))
-        return Cost(cost.rounds * sequential, cost.sent, cost.reduced)
+        with self._naming_file("cost"):
+            named = inspect.signature(self.cost).parameters
+            cost = self.cost(
+                p, **{name: value for name, value in parameters.items() if name in named}
+            )
+            sequential = 1 if "channels" in named else int(parameters.get("channels", 1))
+            declared = cost and Cost(cost.rounds * sequential, cost.sent, cost.reduced)
+        return declared  # noqa: RET504 - mypy: the context may go on after an exception
+
+    @property
+    def file(self) -> str:
+        """The path of its text; empty if it is in none."""
+        page = inspect.getmodule(self.program)
+        return (page and page.__file__) or ""
+
+    @contextmanager
+    def _naming_file(self, part: str) -> Iterator[None]:
+        """Report a mistake in its text, which may be a user's, in a line that names the part and the file.
+
+        Raises:
+            UnusableError: if there is one.
+        """
+        try:
+            yield
+        except (BadInputError, MemoryError):
+            raise
+        except Exception as error:
+            fault = fault_with_line(error, self.file)
+            raise UnusableError(f"{self.collective} by {self.name}: {part}", fault) from error
 
     def unmet(self, layout: Layout, **parameters: Parameter) -> str | None:
         """Return why the algorithm cannot run on ``layout``, or None where it can."""
         values = {**self.parameters, **parameters}
         whose = f"{self.name} of {self.collective}"
-        unmet = [need.text for need in self.needs if not need.met(layout, values)]
+        with self._naming_file("needs"):
+            unmet = [need.text for need in self.needs if not need.met(layout, values)]
         if unmet:
             return f"{whose} needs {' and '.join(unmet)}"
         try:
@@ -170,7 +198,9 @@ class Algorithm:
         return self._made(layout, **parameters)
 
     def _made(self, layout: Layout, **parameters: Parameter) -> tuple[Schedule, ...]:
-        return _composed(self, layout, tuple(sorted(parameters.items())))
+        with self._naming_file("schedule"):
+            schedules = _composed(self, layout, tuple(sorted(parameters.items())))
+        return schedules  # noqa: RET504 - likewise
 
     def schedule(self, layout: Layout, **parameters: Parameter) -> Schedule:
         """Return the schedule of an algorithm that does not slice the buffer, to compose others of it.
@@ -208,9 +238,11 @@ def _composed(
                 layout, program, vectorised=algorithm.vectorised, regularity=algorithm.regularity
             ),
         )
-    composed = cast(
-        "Schedule | tuple[Schedule, ...]", algorithm.program(layout, **dict(parameters))
-    )
+    composed: object = algorithm.program(layout, **dict(parameters))
     if isinstance(composed, tuple):
         return composed
-    return (composed,)
+    if isinstance(composed, Schedule):
+        return (composed,)
+    raise TypeError(
+        f"it returns {composed!r}, and yields no steps; do: yield steps, or return a schedule"
+    )

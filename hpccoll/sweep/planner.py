@@ -183,7 +183,8 @@ def _execution_site(
         )
     if profile == "testbed" and testbed_facts() is None:
         raise UnusableError(
-            "--profile testbed", "not a testbed host; do: slurm/testbed/testbed run hpccoll ..."
+            "--profile testbed",
+            "not a testbed host; do: slurm/testbed/testbed run hpccoll ..., or run --name NAME hpccoll ...",
         )
     if profile is None and (sweep.nodes is not None or site is not None):
         return ExecutionSite.offline(load_site(site, "slurm"), sweep)

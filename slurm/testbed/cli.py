@@ -108,12 +108,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "status": _status,
             "down": _down,
         }
-        return command[options.command](testbed, options)
+        code = command[options.command](testbed, options)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has ended, as head does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes at its end
+        return 1
     except (RefusedError, BrokenError, OSError) as error:
         print(f"testbed: {error}", file=sys.stderr)
         return 2 if isinstance(error, RefusedError) else 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
+    return code
 
 
 def _state_directory(name: str) -> StateDirectory:

@@ -68,13 +68,34 @@ def test_results_on_one_number_of_nodes_are_refused_with_what_was_measured(tmp_p
         written(results_on((2,)), tmp_path, MIB)
 
 
-def test_results_on_shared_cores_are_refused_with_the_ranks_that_had_a_core_each(tmp_path):
+def test_numbers_of_nodes_on_shared_cores_are_drawn_if_no_others_scale_and_the_picture_says_so(
+    tmp_path,
+):
     rows = []
-    for ranks in (2, 3, 4):
-        place = {"nodes": 1, "ranks_per_node": ranks, "oversubscribed": ranks > 2}
-        rows.append(make_row("ring", ranks, MIB, seconds=1e-4 * ranks, busbw_Bps=5e9, **place))
-    with pytest.raises(UnusableError, match="only 2 ranks had a core each"):
-        written(Results(rows=tuple(rows), runs=(), planned=3), tmp_path, MIB)
+    for nodes in (2, 3, 4):
+        place = {"nodes": nodes, "ranks_per_node": 1, "oversubscribed": nodes > 2}
+        rows.append(make_row("ring", nodes, MIB, seconds=1e-4 * nodes, busbw_Bps=5e9, **place))
+    (picture,) = written(Results(rows=tuple(rows), runs=(), planned=3), tmp_path, MIB)
+    assert "more ranks than cores (3, 4 nodes)" in picture.paths[1].read_text()
+    assert picture.note == "More ranks than cores: 3 and 4 nodes."
+
+
+def test_numbers_of_nodes_on_shared_cores_are_left_out_and_named_if_others_scale(tmp_path):
+    fitting = results_on((2, 4), sizes=(MIB,))
+    crowded = results_on((8,), sizes=(MIB,), oversubscribed=True)
+    rows = Results(rows=fitting.rows + crowded.rows, runs=(), planned=6)
+    (picture,) = written(rows, tmp_path, MIB)
+    assert "oversubscribed" not in picture.paths[1].read_text()
+    assert picture.note == "Not drawn: 8 nodes, with more ranks than cores."
+
+
+def test_results_of_another_program_on_several_numbers_of_nodes_are_drawn(tmp_path):
+    imported = results_on((2, 4, 8), kind="imported", source="nccl-tests")
+    (picture,) = written(imported, tmp_path, MIB)
+    svg = picture.paths[1].read_text()
+    assert "bus bandwidth against nodes at 1 MiB" in svg
+    assert "imported on" in svg
+    assert "nccl-tests" in svg
 
 
 def test_sizes_of_one_number_of_nodes_each_are_refused_without_saying_that_several_are_needed(

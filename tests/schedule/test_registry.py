@@ -1,6 +1,6 @@
 import pytest
 
-from hpccoll.common.errors import BadInputError
+from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.schedule import Algorithm, Cost, Layout, Requirement, Schedule, at_least
 from hpccoll.schedule.registry import UnmetRequirementError
 from hpccoll.schedule.step import Copy, Step, dst, tmp
@@ -76,3 +76,26 @@ def test_an_algorithm_that_uses_aggregators_gets_them():
         assert sum(len(list(schedule.steps(me))) for me in range(5)) == busy
         assert set(seen) == {expected}
         seen.clear()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "words"),
+    [
+        (Algorithm("own", "c", fold, lambda _: Cost(rounds=1, sent=1)), ["cost", "'reduced'"]),
+        (Algorithm("own", "c", fold, lambda _: 3), ["cost", "'int'"]),
+        (Algorithm("own", "c", fold, Cost(1, 1, 1)), ["cost", "not a callable"]),
+        (Algorithm("own", "c", fold, needs=(at_least,)), ["needs", "'met'"]),
+        (Algorithm("own", "c", lambda _: None), ["schedule", "it returns None"]),
+        (Algorithm("own", "c", lambda layout: layout.mine), ["schedule", "'mine'"]),
+    ],
+)
+def test_a_mistake_in_an_algorithm_is_one_line_with_its_file_and_what_is_wrong(algorithm, words):
+    def use():
+        algorithm.slices(Layout.of(2))
+        algorithm.declared(2)
+
+    with pytest.raises(UnusableError) as error:
+        use()
+    said = str(error.value)
+    assert [word for word in ("c by own", "test_registry.py", *words) if word not in said] == []
+    assert "\n" not in said

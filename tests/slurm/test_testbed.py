@@ -391,3 +391,13 @@ def test_a_bad_option_takes_one_line_of_an_error(testbed, options, words):
     result = testbed.command("up", *options)
     assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
     assert [word for word in words if word not in result.err] == []
+
+
+def test_a_reader_that_has_ended_ends_it_without_a_message():
+    program = Path(__file__).parents[2] / "slurm" / "testbed" / "testbed"
+    reader, writer = os.pipe()
+    os.close(reader)
+    words = [program, "--name", "absent", "status"]
+    ended = subprocess.run(words, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (1, "")

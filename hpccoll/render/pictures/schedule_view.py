@@ -108,7 +108,9 @@ class ScheduleView:
             where = next(
                 filter(None, map(_failing_step, self.slices)), "all ranks at once (me is an array)"
             )
-            raise UnusableError(self.title, f"{where}: {fault_with_line(error)}") from error
+            file = self.algorithm.file if self.algorithm else ""
+            fault = fault_with_line(error, file)
+            raise UnusableError(self.title, f"{where}: {fault}") from error
 
 
 def _failing_step(schedule: Schedule) -> str | None:
