@@ -138,7 +138,7 @@ def unknown_nccl_variables(variables: Mapping[str, object]) -> Iterator[str]:
         if name.upper().startswith(NCCL_PREFIX) and name not in nccl_names():
             without_prefix = name.upper().removeprefix(NCCL_PREFIX)
             names = sorted(nccl_name.removeprefix(NCCL_PREFIX) for nccl_name in nccl_names())
-            near = did_you_mean(without_prefix, names).replace("mean ", f"mean {NCCL_PREFIX}")
+            near = did_you_mean(without_prefix, names, prefix=NCCL_PREFIX)
             yield f"{name} is not in our list of NCCL's variables (NCCL {NCCL_VERSIONS}); {near}".strip(
                 "; "
             )

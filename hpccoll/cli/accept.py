@@ -272,9 +272,6 @@ def show_ratios(files: "ResultFiles", machine: "MachineFile", key: str, *, as_js
     return damaged
 
 
-PROPOSED = 6
-"""The most clusters that are proposed for the GPUs of results."""
-
 STAND_IN = "all_reduce"
 """The program by which outputs are read that do not name theirs, only to see what GPUs they are of."""
 
@@ -290,6 +287,7 @@ def _check_number_of_expected(
 
     Raises:
         UnusableError: if it is not exactly one.
+        BadInputError: if there is none, and a file is damaged.
     """
     choices = {"--cluster": cluster, "--machine": machine, "--reference": reference}
     hint = ""
@@ -312,12 +310,16 @@ def _proposal(files: list[Path], supplied: "SuppliedMetadata") -> str:
     likely = likely_clusters(results)
     gpus = join_words(likely.gpus)
     if likely.clusters:
-        proposed = join_words(likely.clusters[:PROPOSED], "or")
+        proposed = join_words(likely.clusters, "or")
         return f"these results are of {gpus}; do: --cluster {proposed}"
     size = gpus_per_node(results)
     if likely.gpus:
         where = f"{format_count(size, 'rank')} on a node with {gpus}"
-        return f"no cluster of 'hpccoll list clusters' has {where}; do: --cluster F.yaml, a file of yours"
+        needed = f"layout: {{ranks_per_node: {size}}} and class: {{fabric: ..., network: ...}}"
+        return (
+            f"no cluster of 'hpccoll list clusters' has {where};"
+            f" do: --cluster F.yaml, a file of yours with {needed} (keys: hpccoll list machine)"
+        )
     alike = clusters_of_size(size)
     if not alike:
         return every
@@ -326,14 +328,21 @@ def _proposal(files: list[Path], supplied: "SuppliedMetadata") -> str:
 
 
 def _results_of_any_program(files: list[Path], supplied: "SuppliedMetadata") -> "Results | None":
-    """Return results to see what they are of, whatever program of nccl-tests ran; None if they cannot be read."""
+    """Return results to see what they are of, whatever program of nccl-tests ran; None if options are missing for that.
+
+    Raises:
+        BadInputError: if a file is damaged: the user mends it before a cluster is of use.
+    """
     from hpccoll.interop.any_results import read_any
     from hpccoll.store.load_results import to_results
 
     for program in (supplied.program, STAND_IN):
         try:
             read = read_any(files, replace(supplied, program=program))
-        except BadInputError:  # what it is held against is lacking all the same
+        except BadInputError as error:
+            is_option_missing = error.key.startswith("--")
+            if not is_option_missing:
+                raise
             continue
         return to_results(read.files)
     return None

@@ -155,7 +155,8 @@ def _write_junit(
     cases = []
     for held in compared.cases:
         collective = str(held.case.coordinates["collective"])
-        cases.append(held_case(held, held.case.label, collective))
+        factor = held.shift.factor if held.shift else None
+        cases.append(held_case(held, held.case.label, collective, factor))
     reasons = []
     if decided.are_few:
         reasons.append(decided.line)

@@ -145,7 +145,7 @@ class OptionParser(argparse.ArgumentParser):
         near = ""
         if unknown and unknown[1]:
             names = [name[2:] for name in self._option_string_actions if name.startswith("--")]
-            near = did_you_mean(unknown[2], names).replace("mean ", "mean --")
+            near = did_you_mean(unknown[2], names, prefix="--")
         elif unknown:
             near = did_you_mean(unknown[2], self.commands)
         raise UnusableError(

@@ -18,6 +18,7 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.common.json_schema import described
 from hpccoll.common.units import format_count
 from hpccoll.judge.held import MACHINE, MODEL, Expected, Held, HeldVerdict, verdict_between
+from hpccoll.judge.nccl_expectations import NAME_A_CLASS
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import PublishedSection
 from hpccoll.model.nccl_candidates import library_names
@@ -291,7 +292,7 @@ def _no_basis_reason(row: Row, machine: MachineFile, basis: str) -> str:
         if row.transport == "nccl":
             reason = f"{machine.name} has no section nccl, which NCCL's own model needs"
             if machine.machine_class is None:
-                reason += "; do: name a cluster with your GPUs (hpccoll list clusters)"
+                reason += f"; {NAME_A_CLASS}"
             return reason
         return transport_mismatch(row, machine)
     if row.nodes == 1:

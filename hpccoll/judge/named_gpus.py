@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hpccoll.common.text import join_words
 from hpccoll.model.machine_content import cluster_names
 from hpccoll.model.machine_file import MachineFile, read_machine
+from hpccoll.model.machine_sections import ClassSection
 from hpccoll.store.rows import Results, Run
 
 _MODEL = re.compile(r"\b[A-Z]*\d")
@@ -61,13 +62,27 @@ def likely_clusters(results: Results) -> LikelyClusters:
         like, geometry = machine.machine_class, machine.geometry
         if like is None or geometry is None or geometry.ranks_per_node < ranks_per_node:
             continue
-        if names and all(_is_one_of(name, like.gpus) for name in names):
+        if names and all(_is_one_of(name, _own_gpus(machine, like)) for name in names):
             has_more = geometry.ranks_per_node > ranks_per_node
             is_of_a_cloud = like.operator is not None
             fitting.append((has_more, is_of_a_cloud, cluster))
     fitting.sort()
     as_many = [cluster for has_more, _, cluster in fitting if not has_more]
     return LikelyClusters(list(names), as_many or [cluster for _, _, cluster in fitting])
+
+
+def _own_gpus(machine: MachineFile, like: ClassSection) -> list[str]:
+    """Return the GPUs that a described cluster has; those of its class if its description names none of them.
+
+    A class may count the figures of more than one GPU: H100 and H200 have the same.
+    The first clause of a description names the GPUs of the cluster itself.
+    """
+    first_clause = (machine.source or "").partition(",")[0]
+    own = []
+    for gpu in like.gpus:
+        if re.search(rf"(?:\b|\dx){re.escape(gpu)}(?!\d)", first_clause, re.IGNORECASE):
+            own.append(gpu)
+    return own or like.gpus
 
 
 def gpus_per_node(results: Results) -> int:

@@ -16,8 +16,8 @@ from dataclasses import replace
 from statistics import median
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.common.text import in_brackets, join_words
-from hpccoll.common.units import format_count
+from hpccoll.common.text import in_brackets, join_ends, join_words
+from hpccoll.common.units import format_count, format_rate
 from hpccoll.evidence.log_record import NCCL_LIBRARIES
 from hpccoll.judge.held import MODEL, NEAREST, PHYSICS, PUBLISHED, Expected
 from hpccoll.judge.wire_bounds import WireBound, highest_possible, wire_bound
@@ -58,6 +58,16 @@ digits, and the rates of wires are nominal."""
 
 OF_FIGURES = "sum", "avg"
 """The reductions of published figures; NVLS has no others (NCCL's device.h, ncclNvlsSupported)."""
+
+OTHER_NODES = {2: (4,), 3: (2,), 4: (2,)}
+"""The numbers of nodes whose figures are named beside a number of nodes, although algorithms may differ: half or twice
+as many, if one of both is FEW_NODES."""
+
+NAME_A_CLASS = (
+    "do: name a cluster with your GPUs (hpccoll list clusters),"
+    " or give the file a section class with fabric and network (hpccoll list machine)"
+)
+"""What to do if the machine that the user names has no class."""
 
 OWN_REFERENCE = "do: hold it against runs of your own: hpccoll compare --make-reference"
 """What to do if nobody published anything."""
@@ -268,12 +278,13 @@ def _too_few(machine: MachineFile, call: PublishedCall, sources: Iterable[str]) 
     """
     like = machine.machine_class
     if like is None and not machine.published:
-        return f"{machine.name} has no class of machines with published figures"
+        return f"{machine.name} has no class of machines with published figures; {NAME_A_CLASS}"
     uses_network, scale = node_class(like, call.nodes)
     nodes = format_count(call.nodes, "node")
     if scale is None:
         fabrics = f" domains of {like.fabric_nodes} nodes" if like and like.fabric_nodes > 1 else ""
-        return f"no class has {nodes}: 1, 2, 4, and 8 and more{fabrics} are classes"
+        classes = f"no class has {nodes}: 1, 2, 4, and 8 and more{fabrics} are classes"
+        return classes + _on_other_nodes(machine, call)
     algorithm = _by_algorithm(machine, call)
     words = f"{call.collective}{algorithm} of {call.dtype} on {nodes} x {call.ranks_per_node}"
     is_largest_class = uses_network and scale == SCALES[0]
@@ -285,8 +296,31 @@ def _too_few(machine: MachineFile, call: PublishedCall, sources: Iterable[str]) 
         needed += f"; {_old_words(call)}"
     if call.algorithm:
         needed += "; NCCL's model has the ring and the tree, on two nodes and more, from 1 GiB on"
+    needed += _on_other_nodes(machine, call)
     who = join_words(list(sources)) or "no source"
     return f"{who} published {words} of this size on machines of this class{gpus}: {needed}"
+
+
+def _on_other_nodes(machine: MachineFile, call: PublishedCall) -> str:
+    """Return what was published of a call on a number of nodes that is near, but decides nothing; empty if nothing was.
+
+    Up to FEW_NODES the library may take algorithms that it does not take on more nodes, so these
+    figures are only named.
+    """
+    like = machine.machine_class
+    crosses, _ = node_class(like, call.nodes)
+    for nodes in OTHER_NODES.get(call.nodes, ()):
+        other_crosses, _ = node_class(like, nodes)
+        if other_crosses != crosses:
+            continue
+        published = rates_by_source(machine, replace(call, nodes=nodes))
+        if not published:
+            continue
+        range_there = _published(published, NEAREST, None)
+        rates = join_ends((format_rate(range_there.low), format_rate(range_there.high)))
+        who = format_count(len(published), "source")
+        return f"; on {nodes} nodes, where other algorithms may run, {who} published {rates}"
+    return ""
 
 
 def _old_words(call: PublishedCall) -> str:

@@ -14,8 +14,8 @@ from hpccoll.model.published_rates import usual_algorithm, word_of
 TREES = "tree", "nvls_tree"
 """NCCL's algorithms that pass the ports less often than a ring: N fabrics have N-1 edges between them."""
 
-PORTS, FABRIC = "the ports", "the fabric between the GPUs"
-"""The wires that bound a collective."""
+PORTS, FABRIC = "the ports", "the links between the GPUs"
+"""The wires that bound a collective; both are plural, because sentences say that they carry a rate."""
 
 
 class WireBound(NamedTuple):

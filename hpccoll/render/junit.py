@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpccoll.common.terminal import printable
+from hpccoll.common.units import format_factor
 from hpccoll.judge.held import Acceptance, Held
 from hpccoll.store.durable_files import replacing_file
 
@@ -26,12 +27,19 @@ class CheckedCase:
     seconds: float | None = None  # the measured time
 
 
-def held_case(held: Held, name: str, group: str) -> CheckedCase:
-    """Return the test of a measurement that was held against something."""
+def held_case(held: Held, name: str, group: str, factor: float | None = None) -> CheckedCase:
+    """Return the test of a measurement that was held against something.
+
+    Args:
+        held: the measurement.
+        name: the name of the test, unique in its group.
+        group: what tests are grouped by.
+        factor: the measured over the expected quantity as other outputs print it [that of the two].
+    """
     message = held.reason
-    ratio = held.ratio
+    ratio = factor or held.ratio
     if not message and ratio is not None and held.acceptance is Acceptance.FAIL:
-        message = f"{held.verdict}: {ratio:.2f} times the expected {held.quantity}"
+        message = f"{held.verdict}: {format_factor(ratio)} the expected {held.quantity}"
     return CheckedCase(name, group, held.acceptance, message or str(held.verdict))
 
 

@@ -336,6 +336,60 @@ def test_without_a_cluster_those_with_the_gpus_of_any_output_of_nccl_tests_are_p
     assert proposed(path) == clusters
 
 
+def test_a_damaged_file_is_named_before_a_cluster_is_asked_for(output):
+    path = output(HEALTHY)
+    lines = path.read_text().replace("450.00", "4#0.00").splitlines()
+    line = next(number for number, text in enumerate(lines, 1) if "4#0.00" in text)
+    for kept in (lines, [text.replace("all_reduce_perf", "") for text in lines]):
+        path.write_text("\n".join(kept))
+        ended = invoke("accept", path)
+        assert ended.is_bad_input(f"{path.name}: line {line}", "4#0.00")
+        assert "--cluster" not in ended.err
+
+
+def of_l40s(output):
+    """Return an output of GPUs that no described cluster has."""
+    path = output({GIB: 20})
+    path.write_text(path.read_text().replace("NVIDIA H100 80GB HBM3", "NVIDIA L40S"))
+    return path
+
+
+def guide_cluster(tmp_path):
+    """Return the cluster file of the guide, written to a file."""
+    guide = (Path(__file__).parents[2] / "results" / "CHOOSE.md").read_text()
+    content = guide.partition("# l40s.yaml")[2].partition("\n")[2].partition("```")[0]
+    path = tmp_path / "l40s.yaml"
+    path.write_text(content)
+    return path
+
+
+def test_gpus_of_no_cluster_are_answered_with_what_a_file_needs_and_the_guides_file_has_it(
+    output, tmp_path
+):
+    path, cluster = of_l40s(output), guide_cluster(tmp_path)
+    assert invoke("accept", path).is_bad_input(
+        "NVIDIA L40S", "ranks_per_node: 8", "class", "fabric"
+    )
+    assert {row["expected_from"] for row in accept(path, "--cluster", cluster)} == {"physics"}
+
+
+def test_a_file_without_a_class_is_answered_with_the_section_that_it_lacks(output, tmp_path):
+    cluster = guide_cluster(tmp_path)
+    lines = cluster.read_text().splitlines()
+    cluster.write_text("\n".join(line for line in lines if not line.startswith("class")))
+    first, *_ = text(of_l40s(output), "--cluster", cluster, code=3)
+    assert "section class with fabric and network" in first
+
+
+@pytest.mark.parametrize(("nodes", "is_named"), [(4, True), (3, True), (8, False)])
+def test_figures_of_two_nodes_are_named_beside_four_that_they_do_not_judge(output, nodes, is_named):
+    path = output({4 * GIB: 250}, ranks=8 * nodes, nodes=nodes)
+    path.write_text(path.read_text().replace("NVIDIA H100 80GB HBM3", "AMD Instinct MI300X"))
+    rows = accept(path, "--library", "RCCL", "--cluster", "8xmi300x-400g", code=0)
+    assert {row["verdict"] for row in rows} == {"cannot_tell"}
+    assert all(("on 2 nodes" in row["reason"]) == is_named for row in rows)
+
+
 def test_without_names_of_gpus_the_clusters_with_as_many_a_node_are_proposed(output):
     path = output(HEALTHY)
     path.write_text(path.read_text().replace("NVIDIA H100 80GB HBM3", "NVIDIA Graphics Device"))

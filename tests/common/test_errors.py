@@ -13,6 +13,7 @@ from hpccoll.common.errors import (
     BadInputError,
     UnusableError,
     combine_errors,
+    did_you_mean,
     fault_with_line,
     file_error,
     refusal_of,
@@ -54,6 +55,30 @@ def test_the_line_names_the_key_the_value_and_what_is_valid_also_on_other_ranks_
     made = combine_errors(error, BadInputError("seed", "x", "a number")).with_key(f"f: {error.key}")
     assert (type(made), str(made)) == (type(error), f"f: {line}")
     assert [str(other) for other in made.others] == ["seed: 'x' is not valid: a number"]
+
+
+@pytest.mark.parametrize(
+    ("word", "choices", "meant"),
+    [
+        ("H100", ["v100", "h100"], "did you mean h100? "),
+        ("rign", ["Ring", "Tree"], "did you mean Ring? "),
+        (
+            "llama3-80b",
+            ["llama2-70b", "llama3-70b", "llama3-8b"],
+            "did you mean llama3-8b or llama3-70b? ",
+        ),
+        ("gpu", ["cpu"], ""),
+        (7, ["7"], ""),
+    ],
+)
+def test_the_nearest_words_are_meant_whatever_their_case(word, choices, meant):
+    assert did_you_mean(word, choices) == meant
+
+
+def test_a_prefix_stands_before_each_word_that_may_be_meant():
+    assert did_you_mean("llama3-80b", ["llama3-8b", "llama3-70b"], prefix="--") == (
+        "did you mean --llama3-8b or --llama3-70b? "
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from predicted_machines import in_racks
 from published_outputs import Call, imported, printed
 
 from hpccoll.judge.named_gpus import gpus_with_model, likely_clusters, other_gpus
+from hpccoll.model.machine_content import cluster_names
 from hpccoll.model.machine_file import read_machine
 from hpccoll.store.load_results import to_results
 
@@ -61,6 +62,7 @@ def test_a_machine_without_a_class_names_no_gpus_of_its_own():
         ("NVIDIA GH200 120GB", {"gpus_per_node": 1}, ["4xgh200-200g"]),
         ("NVIDIA GB10", {"gpus_per_node": 1}, ["dgx-spark"]),
         ("NVIDIA RTX PRO 6000 Blackwell Server Edition", {"gpus_per_node": 1}, ["aws-g7e"]),
+        ("AMD Instinct MI300X", {}, ["8xmi300x-400g"]),
         ("NVIDIA H20", {"gpus_per_node": 16}, []),
         ("NVIDIA Graphics Device", {}, []),
     ],
@@ -73,6 +75,37 @@ def test_the_clusters_with_the_gpus_of_results_and_as_many_a_node_are_likely(
     assert likely.clusters[: len(clusters)] == clusters
     assert bool(likely.clusters) == bool(clusters)
     assert likely.gpus == ([] if "Device" in name else [name])
+
+
+@pytest.mark.parametrize(
+    ("name", "own", "others"),
+    [
+        (
+            "NVIDIA H100 80GB HBM3",
+            {"8xh100-400g", "aws-p5", "azure-nd-h100-v5", "gcp-a3-high", "oci-h100"},
+            {"8xh200-400g", "aws-p5en"},
+        ),
+        (
+            "NVIDIA H200",
+            {"8xh200-400g", "aws-p5", "aws-p5en", "gcp-a3-ultra"},
+            {"8xh100-400g", "8xh100-400g-3to1", "oci-h100"},
+        ),
+        ("AMD Instinct MI325X", {"8xmi325x-400g"}, {"8xmi300x-400g"}),
+    ],
+)
+def test_clusters_of_another_gpu_with_the_same_figures_are_not_likely(name, own, others, tmp_path):
+    files = imported(tmp_path / "out.txt", printed([Call(1 << 30, 10)], gpu=name))
+    clusters = {*likely_clusters(to_results(files)).clusters}
+    assert own <= clusters
+    assert clusters.isdisjoint(others)
+
+
+def test_the_first_clause_of_a_description_names_the_gpus_if_figures_of_several_count():
+    for name in cluster_names():
+        machine = read_machine(name, "--cluster")
+        gpus = machine.machine_class.gpus if machine.machine_class else []
+        if len(gpus) > 1:
+            assert any(gpu.lower() in machine.source.partition(",")[0].lower() for gpu in gpus)
 
 
 def test_a_name_that_begins_with_that_of_another_gpu_is_another_gpu():

@@ -6,8 +6,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from cli_runner import invoke
-from written_runs import write_run
+from written_runs import SIZES, write_run
 
+from hpccoll.common.units import format_factor
 from hpccoll.judge.held import Acceptance
 from hpccoll.render.junit import CheckedCase, write_junit
 
@@ -73,3 +74,16 @@ def test_a_suite_has_a_failure_when_compare_ends_with_3_because_too_little_can_b
     tests = list(ET.parse(tmp_path / "c.xml").getroot().iter("testcase"))  # noqa: S314 - of ours
     failed = [test.get("name") for test in tests if test.find("failure") is not None]
     assert (ended.code, failed) == (code, ["as a whole"] if code else [])
+
+
+def test_a_slower_case_has_the_factor_that_compare_prints(tmp_path):
+    """Medians over rounds do not divide to the factor by round if a round was disturbed."""
+    old = write_run(tmp_path / "old.h5", seed=1, noise=0.1)
+    slower = write_run(tmp_path / "new.h5", {("ring", SIZES[0]): 3.0}, seed=2, noise=0.1)
+    words = ("compare", old, slower, "--json", "--junit", tmp_path / "c.xml")
+    (regression,) = json.loads(invoke(*words).out)["regressions"]
+    medians = format_factor(regression["new_s"] / regression["old_s"])
+    failures = ET.parse(tmp_path / "c.xml").getroot().iter("failure")  # noqa: S314 - of ours
+    messages = [failure.get("message") for failure in failures]
+    assert any(format_factor(regression["factor"]) in message for message in messages)
+    assert not any(medians in message for message in messages)

@@ -40,6 +40,9 @@ PEAK_FLOPS: Mapping[str, float] = {
 }
 """Dense FLOPs a second of 16-bit products of matrices, by the data sheets of NVIDIA and AMD."""
 
+GPU = OneOfWords((*PEAK_FLOPS,), tuple((name.upper(), name) for name in PEAK_FLOPS))
+"""The GPUs whose peak is known; options also take them as vendors write them, such as H100."""
+
 TOKENS = IntegerRange(1, 1 << 24)
 
 
@@ -146,7 +149,7 @@ PREDICTED: Mapping[str, StepKey] = {
     "algorithm": StepKey("algorithm [NCCL's or the fastest; of --params ring]", None, PrintableText()),
     "flops_rate": StepKey("FLOPs a second of a GPU while it computes", None, PositiveNumber(1e21)),
     "mfu": StepKey("fraction of the peak of the GPU, not --flops-rate", None, PositiveNumber(1.0)),
-    "gpu": StepKey(f"that GPU: {', '.join(PEAK_FLOPS)}", None, OneOfWords((*PEAK_FLOPS,))),
+    "gpu": StepKey(f"that GPU: {', '.join(PEAK_FLOPS)}", None, GPU),
     "compute": StepKey("time that a GPU computes in a step, such as 430ms", None, DURATION),
     "step": StepKey("time of the whole step on the first --nodes: 1.9s", None, DURATION),
     "rate": StepKey("factor of all rates of the network: x2", None, TIMES),
