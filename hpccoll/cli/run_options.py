@@ -19,7 +19,6 @@ from hpccoll.cases.keys import (
     RUN_OPTIONS,
     read_option,
 )
-from hpccoll.cases.transport_table import TRANSPORTS
 from hpccoll.cli.option_parser import MPIEXEC, OptionParser
 from hpccoll.common.errors import BadInputError, UnusableError, did_you_mean
 from hpccoll.common.limits import MAX_CASES, RANKS
@@ -172,6 +171,8 @@ def given_or_usual(value: str | None, usual: str) -> str:
 
 def _default_timing(transports: list[str]) -> str:
     """Return how operations are timed: over all transports alike, back to back if all have that."""
+    from hpccoll.cases.transport_table import TRANSPORTS
+
     for name in transports:
         if name not in TRANSPORTS or AGGREGATED not in TRANSPORTS[name].timings:
             return SINGLE
