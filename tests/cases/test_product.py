@@ -134,7 +134,7 @@ def test_every_collective_takes_those_of_the_algorithms_that_it_has():
     }
     with pytest.raises(
         BadInputError,
-        match="one of broadcast: auto, bine, binomial, chain, direct, knomial, native, null",
+        match="one of broadcast: auto, bine, bine_large, binomial, chain, direct, knomial, native, null",
     ):
         swept(collectives=["all_gather", "broadcast"], algorithms=["ring"])
 

@@ -269,7 +269,9 @@ def test_in_one_piece_it_takes_what_is_declared(name):
                     (declared.sent, declared.reduced)
                 )
                 assert taken.rounds <= declared.rounds
-                if is_power_of_two(p) and name != "send_recv-train":
+                # what the root of the other sends in step after step passes together, as said above
+                overlap = name in ("send_recv-train", "broadcast-bine_large")
+                if is_power_of_two(p) and not overlap:
                     assert taken.rounds == declared.rounds
 
 

@@ -12,10 +12,13 @@ from hpccoll.schedule.step import Copy
 REGULAR = {
     "all_gather-bine",
     "all_gather-bruck",
+    "all_gather-bucket",
     "all_gather-pat",
     "all_gather-recursive_doubling",
     "all_gather-ring",
     "all_reduce-bidirectional_ring",
+    "all_reduce-bucket",
+    "reduce_scatter-bucket",
     "all_reduce-bine",
     "all_reduce-hierarchical",
     "all_reduce-rabenseifner",

@@ -30,7 +30,8 @@ def test_algorithms_that_differ_on_five_ranks_of_three_nodes_have_different_step
     found = [
         one.slices(layout)
         for one in family.algorithms.values()
-        if not one.floor and not one.unmet(layout)
+        # on a prime number of ranks a bucket is a ring
+        if not one.floor and not one.unmet(layout) and one.name != "bucket"
     ]
     for number, slices in enumerate(found):
         for others in found[:number]:

@@ -349,6 +349,8 @@ def test_a_kill_during_writing_leaves_the_old_file_or_the_new_one(tmp_path):
 def test_every_reader_refuses_a_damaged_file(file, tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     whole = shutil.copy(file, "whole.h5")
+    if "--judge" in command:  # a missing table would be named first
+        (tmp_path / "t.json").touch()
     file.write_bytes(file.read_bytes()[:-100])
     ended = invoke(*command.replace("WHOLE", str(whole)).split(), file)
     # the status of a damaged file is damaged

@@ -202,7 +202,7 @@ def test_the_inspectors_size_is_that_of_all_ranks_and_nan_is_no_time(tmp_path):
     assert (reduced.collective, reduced.bytes, reduced.duration_s) == ("all_reduce", 1 << 20, None)
     assert gathered.by_type
     assert gathered.group.name == "3f2a9c01d4e5b6"
-    assert not gathered.group.of_job
+    assert not gathered.group.has_job_ranks
 
 
 def test_one_line_may_be_cut_and_more_are_said(tmp_path):
