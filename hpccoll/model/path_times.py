@@ -87,6 +87,7 @@ class MachineCosts(TypicalCosts):
     def _queued_and_passing_s(
         self, messages: WaveMessages, received: bool
     ) -> tuple[Floats, Floats]:
+        """Return the seconds that each message waits, and the longest of those that its bytes take to pass."""
         path, ports = self.path, self.machine.ports
         alone_s, byte_s = self._tier_costs(messages)
         if received:

@@ -34,7 +34,7 @@ PEERS = "peers"
 """The parameter of an imported case that says to which other ranks than those of our algorithm its messages went."""
 
 ADDRESSES = "addresses"
-"""The parameter of an imported case whose ranks first told others where their buffers were."""
+"""The parameter of an imported case whose ranks exchange the addresses of their buffers first."""
 
 ADDRESSES_OF_ALL, ADDRESSES_OF_PEERS = "all", "peers"
 """What it says: to all, in an all-gather over MPI, or to those that they send to, in a message over MPI each."""
