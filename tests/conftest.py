@@ -48,11 +48,14 @@ SLOW_FILES = frozenset(
         "test_gpu_benchmark.py",
         "test_situations.py",
         "test_kernels.py",
+        "analysis/test_notebook.py",
         "analysis/test_time_dataset.py",
         "cli/test_predict_command.py",
+        "executor/test_build.py",
         "interop/test_import_results.py",
         "measure/test_connecting.py",
         "measure/test_job_results.py",
+        "measure/test_order_runner.py",
         "measure/test_osu_timing.py",
         "measure/test_stall.py",
         "model/test_stand_ins.py",
@@ -66,6 +69,7 @@ SLOW_FILES = frozenset(
         "transports/peer/test_peer_mutants.py",
         "transports/peer/test_peer_rows.py",
         "transports/peer/test_peer_transport.py",
+        "transports/peer/test_plans_of_mscclpp.py",
     )
 )
 """The files below tests/ that take longest, of those that an everyday change seldom concerns."""

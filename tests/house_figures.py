@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -103,7 +104,7 @@ def density_of_function(function: ast.FunctionDef | ast.AsyncFunctionDef, where:
 
 def density_of_file(path: Path) -> Density:
     density = Density()
-    for function in outer_functions(ast.parse(path.read_text())):
+    for function in outer_functions(syntax_tree(path)):
         where = f"{path.relative_to(PACKAGE)}:{function.name}"
         density += density_of_function(function, where)
     return density
@@ -185,7 +186,7 @@ def idioms() -> dict[str, int]:
     """Return how often each idiom occurs in the package."""
     counts = dict.fromkeys(IDIOMS, 0)
     for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(syntax_tree(path)):
             for name, is_idiom in IDIOMS.items():
                 counts[name] += is_idiom(node)
     return counts
@@ -239,11 +240,17 @@ def vague_names() -> dict[str, int]:
     """Return how often the package binds each vague name."""
     counts = dict.fromkeys((*VAGUE_NAMES, "of_..."), 0)
     for path in PACKAGE.rglob("*.py"):
-        for name in bound_names(ast.parse(path.read_text())):
+        for name in bound_names(syntax_tree(path)):
             kind = "of_..." if name.startswith("of_") else name
             if kind in counts:
                 counts[kind] += 1
     return counts
+
+
+@cache
+def syntax_tree(path: Path) -> ast.Module:
+    """Return the syntax tree of a file, which nobody changes: several figures look at each file."""
+    return ast.parse(path.read_text(), str(path))
 
 
 def modules() -> dict[str, Path]:
@@ -257,10 +264,13 @@ def modules() -> dict[str, Path]:
 
 def executed(node: ast.AST) -> Iterator[ast.AST]:
     """Yield a node and the nodes below it, without those that only a type checker reads."""
-    if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
-        yield node
-        for child in ast.iter_child_nodes(node):
-            yield from executed(child)
+    waiting = [node]
+    while waiting:
+        current = waiting.pop()
+        if isinstance(current, ast.If) and ast.unparse(current.test) == "TYPE_CHECKING":
+            continue
+        yield current
+        waiting += ast.iter_child_nodes(current)
 
 
 def import_graph(nodes: Callable[[ast.AST], Iterator[ast.AST]]) -> dict[str, set[str]]:
@@ -272,7 +282,7 @@ def import_graph(nodes: Callable[[ast.AST], Iterator[ast.AST]]) -> dict[str, set
     graph: dict[str, set[str]] = {}
     for module, path in paths.items():
         graph[module] = set()
-        for node in nodes(ast.parse(path.read_text())):
+        for node in nodes(syntax_tree(path)):
             if isinstance(node, ast.ImportFrom) and node.module in paths:
                 for alias in node.names:
                     full = f"{node.module}.{alias.name}"

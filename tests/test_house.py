@@ -22,6 +22,7 @@ from house_figures import (
     modules,
     phrases,
     rooms,
+    syntax_tree,
     vague_names,
 )
 
@@ -121,7 +122,7 @@ HEAVY = (
 
 def imported(path: Path) -> Iterator[str]:
     """Yield what a file imports, anywhere in it: a room of ours by its name, a library by its first name."""
-    for node in ast.walk(ast.parse(path.read_text(), str(path))):
+    for node in ast.walk(syntax_tree(path)):
         names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -215,7 +216,7 @@ def test_a_rank_process_imports_nothing_heavy():
 
 
 def test_no_two_public_classes_have_one_name():
-    nodes = (node for path in modules().values() for node in ast.parse(path.read_text()).body)
+    nodes = (node for path in modules().values() for node in syntax_tree(path).body)
     names = Counter(
         node.name
         for node in nodes
@@ -251,7 +252,7 @@ def test_no_two_public_functions_have_one_name():
     """Decorators register algorithms, which have the names that users type, as commands have."""
     names: Counter[str] = Counter()
     for path in modules().values():
-        module = ast.parse(path.read_text())
+        module = syntax_tree(path)
         functions = [
             node
             for node in module.body
@@ -277,13 +278,13 @@ def room_of(module: str) -> list[str]:
 
 
 def test_no_chain_of_imports_in_a_room_is_long():
-    graph = import_graph(executed)
+    graph, paths = import_graph(executed), modules()
     chains: dict[str, tuple[str, ...]] = {}
     for module in TopologicalSorter(graph).static_order():
         room = room_of(module)
         below = (chains[other] for other in graph[module] if room_of(other) == room)
         # a table of contents is no page
-        page = () if modules()[module].name == "__init__.py" else (module,)
+        page = () if paths[module].name == "__init__.py" else (module,)
         chains[module] = (*page, *max(below, key=len, default=()))
     assert [chain for chain in chains.values() if len(chain) > LONGEST_CHAIN] == []
 
@@ -302,7 +303,7 @@ def test_what_identifies_a_call_is_a_call_key_and_no_tuple_of_fields_of_a_row():
     """Such a tuple may order rows, in a lambda or a function called an order, or be words to ``filter``."""
     tuples = []
     for module, path in modules().items():
-        tree = ast.parse(path.read_text())
+        tree = syntax_tree(path)
         sorting = [
             node
             for node in ast.walk(tree)
@@ -488,7 +489,7 @@ def test_names_are_terms_of_the_field():
     private = {
         (module, name)
         for module, path in modules().items()
-        for name in (module, *names(ast.parse(path.read_text())))
+        for name in (module, *names(syntax_tree(path)))
         if PRIVATE_WORDS.intersection(re.findall("[a-z]+", re.sub("([A-Z])", r"_\1", name).lower()))
     }
     assert sorted(private) == []

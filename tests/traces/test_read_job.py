@@ -378,6 +378,7 @@ print(damaged, peak)
 """
 
 
+@pytest.mark.slow
 def test_500_hostile_files_give_a_line_each_run_nothing_and_take_a_gigabyte_at_most(tmp_path):
     """A flipped byte in a text may leave a file whole: such a file is read."""
     directory = tmp_path / "files"
