@@ -148,21 +148,34 @@ def variants(algorithm: Algorithm, layout: Layout) -> Iterator[Mapping[str, Para
     """
     names = sorted({name for collective in COLLECTIVES.values() for name in collective.algorithms})
     words = parameter_choices(algorithm)
-    values = {
-        parameter: sorted({*names, *words[parameter].split(", ")})
-        if isinstance(default, str)
-        else sorted({default, -1, 0, 1, 2, 3})
-        for parameter, default in algorithm.parameters.items()
-    }
+    values = {}
+    for parameter, default in algorithm.parameters.items():
+        if isinstance(default, str):
+            candidates = sorted({*names, *words[parameter].split(", ")})
+        else:
+            candidates = sorted({default, -1, 0, 1, 2, 3})
+        values[parameter] = [
+            value for value in candidates if is_valid(algorithm, {parameter: value})
+        ]
     for chosen in product(*values.values()):
         parameters = dict(zip(values, chosen, strict=True))
+        if not is_valid(algorithm, parameters):
+            continue
         try:
-            check_parameters(algorithm, parameters)
             reason = algorithm.unmet(layout, **parameters)
         except BadInputError:
             continue
         if reason is None:
             yield parameters
+
+
+def is_valid(algorithm: Algorithm, parameters: Mapping[str, Parameter]) -> bool:
+    """Return whether an algorithm has these parameters with these values, on some layout."""
+    try:
+        check_parameters(algorithm, parameters)
+    except BadInputError:
+        return False
+    return True
 
 
 # ---- small schedules that use what no algorithm of the suite uses

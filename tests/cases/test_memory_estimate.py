@@ -38,6 +38,7 @@ def memory_cases():
                 yield requested
 
 
+@pytest.mark.slow
 @pytest.mark.mpi
 def test_no_rank_allocates_more_memory_than_estimated(mpiexec, tmp_path):
     (tmp_path / "cases.json").write_text(

@@ -302,6 +302,7 @@ def with_program(tmp_path, monkeypatch):
     return with_program
 
 
+@pytest.mark.slow
 def test_a_diagnosis_by_a_program_of_others_has_the_same_verdict_file_page_and_exit_code(
     with_program, tmp_path
 ):

@@ -165,6 +165,7 @@ def test_the_conditions_of_a_choice_name_the_executor_that_will_run_the_case(
     assert choices._conditions(case).endswith(f" and the {executor} executor")
 
 
+@pytest.mark.slow
 def test_of_algorithms_with_the_same_plan_over_nccl_one_is_measured_and_nothing_is_missing(
     mpiexec, nccl_library, tmp_path
 ):

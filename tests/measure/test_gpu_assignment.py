@@ -264,6 +264,7 @@ def test_ranks_that_share_a_gpu_are_refused_as_by_nccl_with_what_is_valid(
             assert choice in valid
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("version", "variables", "accepted"),
     [("22809", (), False), ("23007", ["NCCL_MULTI_RANK_GPU_ENABLE=1"], True)],
