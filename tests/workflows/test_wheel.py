@@ -1,5 +1,6 @@
 """An installed wheel has all that a sweep needs, wherever it is started."""
 
+import email
 import subprocess
 import sys
 import zipfile
@@ -44,6 +45,13 @@ def test_the_wheel_carries_the_whole_workflow_and_all_data_of_the_package(instal
     own = {name for name in files(installed / "hpccoll", *DATA) if not name.startswith("_")}
     assert own == files(ROOT / "hpccoll", *DATA)
     assert {Path(name).suffix for name in own} == {*DATA}
+
+
+def test_the_metadata_is_of_a_version_that_twine_takes(installed):
+    """The backend would write a newer one by default, which twine refuses."""
+    (metadata,) = installed.glob("hpccoll-*.dist-info/METADATA")
+    version = email.message_from_string(metadata.read_text())["Metadata-Version"]
+    assert tuple(map(int, version.split("."))) <= (2, 4)
 
 
 def test_an_installed_package_finds_and_plans_its_default_sweep_from_an_empty_directory(
