@@ -188,7 +188,7 @@ def run_here(text: str, home: Path) -> CommandResult:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=1800,
         check=False,
     )
     return CommandResult(ran.returncode, ran.stdout, ran.stderr)

@@ -37,7 +37,7 @@ def cluster(new_testbed):
 def run_on(cluster, text, home, *inside):
     """Run commands on the head host, inside of a command such as salloc; wait for the jobs that they submit."""
     variables = {"PYTHONPATH": environment(home)["PYTHONPATH"]}
-    ran = cluster.run(*inside, "bash", "-ec", text, cwd=home, timeout=600, **variables)
+    ran = cluster.run(*inside, "bash", "-ec", text, cwd=home, timeout=1800, **variables)
     assert ran.code == 0, f"{text}\n{ran.out[-3000:]}\n{ran.err[-3000:]}"
     for number in re.findall(r"^Submitted batch job (\d+)$", ran.out, re.MULTILINE):
         log = next(home.glob(f"*-{number}.log")).read_text() if cluster.end_of(number) else ""
