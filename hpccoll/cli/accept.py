@@ -334,17 +334,33 @@ def _proposal(files: list[Path], supplied: "SuppliedMetadata") -> str:
         return f"these results are of {gpus}; do: --cluster {proposed}"
     size = gpus_per_node(results)
     if likely.gpus:
-        where = f"{format_count(size, 'rank')} on a node with {gpus}"
-        needed = f"layout: {{ranks_per_node: {size}}} and class: {{fabric: ..., network: ...}}"
-        return (
-            f"no cluster of 'hpccoll list clusters' has {where};"
-            f" do: --cluster F.yaml, a file of yours with {needed} (keys: hpccoll list machine)"
-        )
+        return _words_for_a_file(gpus, size)
     alike = clusters_of_size(size)
     if not alike:
         return every
     words = f"{format_count(size, 'rank')} on a node, and do not name GPUs"
     return f"these results have {words}; do: --cluster {join_words(alike, 'or')}"
+
+
+def _words_for_a_file(gpus: str, size: int) -> str:
+    """Return what a file has to say of a machine with GPUs that no described cluster has.
+
+    Args:
+        gpus: the names of the GPUs.
+        size: how many a node has; 0 if that is unknown, as nodes may have unequal numbers of ranks.
+    """
+    from hpccoll.common.units import format_count
+
+    where = gpus
+    ranks_per_node = "..."
+    if size:
+        where = f"{format_count(size, 'rank')} on a node with {gpus}"
+        ranks_per_node = str(size)
+    needed = f"layout: {{ranks_per_node: {ranks_per_node}}} and class: {{fabric: ..., network: ...}}"
+    return (
+        f"no cluster of 'hpccoll list clusters' has {where};"
+        f" do: --cluster F.yaml, a file of yours with {needed} (keys: hpccoll list machine)"
+    )
 
 
 def _results_of_any_program(files: list[Path], supplied: "SuppliedMetadata") -> "Results | None":
