@@ -91,7 +91,7 @@ class ProgramGain:
         """The largest share of the run that can be gained."""
         if not self.gains:
             return self.measurable
-        return self.interval_s[1] / max(self.shares.run_s, 1e-9)
+        return self.interval_s[1] / self.shares.run_s
 
     @property
     def waiting_s(self) -> float:
@@ -101,6 +101,12 @@ class ProgramGain:
             transfer_s = _transfer_s(self.shares, gain.share, gain.default_s)
             waiting_s += gain.share.seconds - transfer_s
         return waiting_s
+
+    @property
+    def unmeasured(self) -> float:
+        """The share of the run in calls of collectives that were not measured, and count as no gain."""
+        measured = sum(gain.share.share for gain in self.gains)
+        return self.shares.share - measured
 
     @property
     def is_worth_it(self) -> bool:
@@ -245,12 +251,8 @@ def _median_s(row: Row) -> float:
 
 def _findings(gain: ProgramGain) -> Iterator[Finding]:
     run_s = gain.shares.run_s
-    if gain.gains and gain.at_most < NOTHING:
-        text = "nothing to gain: no algorithm is faster than what your library chooses; leave it"
-        yield info("leave it", text, at_most=gain.at_most)
-    elif not gain.is_worth_it:
-        at_most = format_per_cent(gain.at_most)
-        yield info("leave it", f"at most {at_most} of your run: leave it", at_most=gain.at_most)
+    if not gain.is_worth_it:
+        yield info("leave it", _little_text(gain), at_most=gain.at_most)
     elif gain.gains:
         low, high = gain.interval_s
         share = gain.gain_s / run_s
@@ -259,7 +261,7 @@ def _findings(gain: ProgramGain) -> Iterator[Finding]:
         text = f"other algorithms would save at most {saved}: {format_per_cent(share)} ({ends})"
         remedy = ""
         if not gain.is_clear:
-            text += "; within the noise, none is faster"
+            text += "; within the noise: none is clearly faster"
             remedy = "leave it, or measure again on an idle machine"
         interval_s = [low, high]
         yield info(
@@ -274,6 +276,18 @@ def _findings(gain: ProgramGain) -> Iterator[Finding]:
         )
     if gain.gains:
         yield from _coverage_findings(gain)
+
+
+def _little_text(gain: ProgramGain) -> str:
+    """Return that a program gains little or nothing, and whether that holds of all its calls."""
+    at_most = f"at most {format_per_cent(gain.at_most)}"
+    if gain.gains and gain.at_most < NOTHING:
+        at_most = f"less than {format_per_cent(2 * NOTHING)}"
+    if gain.gains and gain.unmeasured >= WORTH:
+        return f"{at_most} of your run, in the calls that were measured"
+    if gain.gains and all(call.best == DEFAULT for call in gain.gains):
+        return "nothing to gain: no algorithm is faster than what your library chooses; leave it"
+    return f"{at_most} of your run: leave it"
 
 
 def _coverage_findings(gain: ProgramGain) -> Iterator[Finding]:
@@ -291,12 +305,10 @@ def _coverage_findings(gain: ProgramGain) -> Iterator[Finding]:
         why = "waiting for late ranks, which no algorithm saves"
         text = f"these calls took {part} of the run beyond the measured times: {why}"
         yield info("waiting", text, share=waiting)
-    measured = sum(call.share.share for call in gain.gains)
-    left_out = gain.shares.share - measured
-    if left_out >= WORTH:
-        part = format_per_cent(left_out)
+    if gain.unmeasured >= WORTH:
+        part = format_per_cent(gain.unmeasured)
         text = f"calls that take {part} of the run were not measured, and count as no gain"
-        yield warning("not measured", text, share=left_out)
+        yield warning("not measured", text, share=gain.unmeasured)
     largest = gain.gains[0]
     if largest.best == DEFAULT or not gain.is_worth_it:
         return

@@ -107,7 +107,7 @@ def _run_s(job: CountedJob, ran_s: NDArray[np.float64]) -> float:
     run_s = 0.0
     for launch in np.unique(launches):
         run_s += float(ran_s[launches == launch].mean())
-    return run_s
+    return max(run_s, SHORTEST_S)
 
 
 def _kind_shares(job: CountedJob, total_s: float) -> list[KindShare]:

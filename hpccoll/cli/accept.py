@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hpccoll.evidence.log_record import LogRecord
     from hpccoll.interop.benchmark_output import SuppliedMetadata
     from hpccoll.judge.acceptance_summary import AcceptanceSummary
+    from hpccoll.judge.contribution import ContributorForm
     from hpccoll.judge.reference import Reference
     from hpccoll.model.machine_file import MachineFile
     from hpccoll.store.result_files import ResultFiles
@@ -76,17 +77,25 @@ def accept(
     supplied = common.supplied_metadata(ranks, nodes, library, program)
     _check_number_of_expected(cluster, machine, reference, files, supplied)
     against, name = _read_expected(cluster, machine, reference)
+    form = ContributorForm(machine=machine_name, gpu=gpu, operator=operator, source=source)
+    if not contribute:
+        _check_empty(form)
     read = read_any(files, supplied)
     if ratios:
-        if isinstance(against, Reference) or log or out or require is not None:
+        has_verdicts = bool(log or out or junit or published) or require is not None
+        if isinstance(against, Reference) or has_verdicts or contribute:
             raise UnusableError(
-                "--ratios", "with --cluster or --machine, and without --log, --require and --out"
+                "--ratios",
+                "with --cluster or --machine, and without --log, --require, --published, --contribute, "
+                "--junit and --out",
             )
         code = show_ratios(read.files, against, "FILES", as_json=as_json)
         return code or common.report_truncated(read.truncated)
-    form = ContributorForm(machine=machine_name, gpu=gpu, operator=operator, source=source)
-    if contribute and (as_json or require is not None or isinstance(against, Reference)):
-        raise UnusableError("--contribute", "with --cluster, and without --json and --require")
+    is_judging = bool(as_json or junit) or require is not None
+    if contribute and (is_judging or isinstance(against, Reference)):
+        raise UnusableError(
+            "--contribute", "with --cluster, and without --json, --junit and --require"
+        )
     tables = _own_tables(published, against)
     evidence = _read_log(log, read.ranks) if log else None
     codes = common.report_damaged(read.files), common.report_truncated(read.truncated)
@@ -116,6 +125,17 @@ def accept(
     if acceptance.is_refused or any(codes):
         return common.INCOMPLETE
     return 0
+
+
+def _check_empty(form: "ContributorForm") -> None:
+    """Check that nobody fills in the form of a contribution that is not asked for.
+
+    Raises:
+        BadInputError: names the option that does.
+    """
+    for option, value in form.texts.items():
+        if value:
+            raise BadInputError(option, value, f"no {option} without --contribute")
 
 
 def _write_page(acceptance: "AcceptanceSummary", out: Path | None, *, as_json: bool) -> None:
@@ -314,17 +334,33 @@ def _proposal(files: list[Path], supplied: "SuppliedMetadata") -> str:
         return f"these results are of {gpus}; do: --cluster {proposed}"
     size = gpus_per_node(results)
     if likely.gpus:
-        where = f"{format_count(size, 'rank')} on a node with {gpus}"
-        needed = f"layout: {{ranks_per_node: {size}}} and class: {{fabric: ..., network: ...}}"
-        return (
-            f"no cluster of 'hpccoll list clusters' has {where};"
-            f" do: --cluster F.yaml, a file of yours with {needed} (keys: hpccoll list machine)"
-        )
+        return _words_for_a_file(gpus, size)
     alike = clusters_of_size(size)
     if not alike:
         return every
     words = f"{format_count(size, 'rank')} on a node, and do not name GPUs"
     return f"these results have {words}; do: --cluster {join_words(alike, 'or')}"
+
+
+def _words_for_a_file(gpus: str, size: int) -> str:
+    """Return what a file has to say of a machine with GPUs that no described cluster has.
+
+    Args:
+        gpus: the names of the GPUs.
+        size: how many a node has; 0 if that is unknown, as nodes may have unequal numbers of ranks.
+    """
+    from hpccoll.common.units import format_count
+
+    where = gpus
+    ranks_per_node = "..."
+    if size:
+        where = f"{format_count(size, 'rank')} on a node with {gpus}"
+        ranks_per_node = str(size)
+    needed = f"layout: {{ranks_per_node: {ranks_per_node}}} and class: {{fabric: ..., network: ...}}"
+    return (
+        f"no cluster of 'hpccoll list clusters' has {where};"
+        f" do: --cluster F.yaml, a file of yours with {needed} (keys: hpccoll list machine)"
+    )
 
 
 def _results_of_any_program(files: list[Path], supplied: "SuppliedMetadata") -> "Results | None":

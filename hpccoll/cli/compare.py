@@ -29,7 +29,7 @@ from hpccoll.common.options import Option, PositionalArgument
 from hpccoll.common.units import format_count, format_factor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from hpccoll.common.decided_cases import DecidedCases
     from hpccoll.judge.reference import Reference
@@ -61,9 +61,11 @@ def compare(
     from hpccoll.render.comparison_text import comparison_lines
 
     check_tolerance(tolerance)
-    _check_paths(paths, reference, make_reference=make_reference, as_json=as_json)
     if make_reference:
+        judging = {"--reference": reference, "--json": as_json, "--junit": junit}
+        _check_no_judging(judging | {"--require": require is not None})
         return _make_reference(paths, out)
+    _check_number_of_runs(paths, reference)
     check_suffix(out, *PICTURES)
     expected = read_reference(reference) if reference else None
     results, codes = _read_runs(paths)
@@ -167,16 +169,20 @@ def _write_junit(
         write_junit(path, "hpccoll compare", cases)
 
 
-def _check_paths(
-    paths: list[Path], reference: Path | None, *, make_reference: bool, as_json: bool
-) -> None:
-    if make_reference and (reference or as_json):
-        excluded = "--reference" if reference else "--json"
-        raise UnusableError("compare", f"--make-reference and {excluded} exclude each other")
-    if not make_reference and len(paths) != (1 if reference else 2):
-        expected = "two runs, the old and the new one"
-        if reference:
-            expected = "one run, which is compared with the reference"
+def _check_no_judging(judging: "Mapping[str, object]") -> None:
+    """Check that no option for a comparison is used where a reference is made."""
+    for option, value in judging.items():
+        if value:
+            raise UnusableError("compare", f"--make-reference and {option} exclude each other")
+
+
+def _check_number_of_runs(paths: list[Path], reference: Path | None) -> None:
+    number = 2
+    expected = "two runs, the old and the new one"
+    if reference:
+        number = 1
+        expected = "one run, which is compared with the reference"
+    if len(paths) != number:
         raise UnusableError("compare", f"{expected}: {len(paths)} are given")
 
 

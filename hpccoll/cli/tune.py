@@ -41,7 +41,7 @@ def tune(
     verify: Path | None = None,
     table_format: str | None = None,
     counted: Path | None = None,
-    profile: str = "local",
+    profile: str | None = None,
     site: str | None = None,
     keep_bits_of: str | None = None,
     *,
@@ -53,9 +53,11 @@ def tune(
     that use that library, of its own algorithms. Judge a table by other results than those it was
     built from. Ends with 3 if a file cannot be read, or a checked table does not do what it says.
     With --for, it measures the calls of a program that 'hpccoll count' counted, says what the
-    program would gain at most by other algorithms of its library, and writes the library's table.
+    program would gain at most by other algorithms of its library, and writes the library's table;
+    it ends with 3 if something could not be measured.
     """
     if counted is None:
+        _check_no_place(profile, site)
         return _tune_from_results(
             paths, out, judge, lint, verify, table_format, keep_bits_of, as_json=as_json
         )
@@ -64,7 +66,14 @@ def tune(
         raise UnusableError("tune", why)
     from hpccoll.cli.tune_for import tune_for
 
-    return tune_for(counted, out, profile, site, as_json=as_json)
+    return tune_for(counted, out, profile or "local", site, as_json=as_json)
+
+
+def _check_no_place(profile: str | None, site: str | None) -> None:
+    """Check that only --for, which measures, has a place to measure at."""
+    for option, value in {"--profile": profile, "--site": site}.items():
+        if value is not None:
+            raise BadInputError(option, value, f"no {option} without --for F, which measures")
 
 
 def _tune_from_results(
@@ -79,9 +88,9 @@ def _tune_from_results(
     as_json: bool,
 ) -> int:
     """Build, judge or check a table, from results that were measured."""
-    if (lint and (paths or out or judge or verify)) or (
-        table_format and not (lint or out or verify)
-    ):
+    is_more_than_lint = bool(lint) and bool(paths or out or judge or verify or keep_bits_of)
+    is_format_alone = bool(table_format) and not (lint or out or verify)
+    if is_more_than_lint or is_format_alone:
         why = "--lint F with --format and --json alone, and --format with --out, --lint or --verify"
         raise UnusableError("tune", why)
     if lint:
@@ -219,7 +228,11 @@ TUNE = Command(
                 kind="path",
                 must_exist=True,
             ),
-            replace(PROFILE, help="with --for: local, slurm, slurm-nodbd or testbed"),
+            replace(
+                PROFILE,
+                help="with --for: local, slurm, slurm-nodbd or testbed [local]",
+                default=None,
+            ),
             replace(SITE, help="with --for: site file, or the name of one [Slurm's defaults]"),
             Option(
                 ("--json",),

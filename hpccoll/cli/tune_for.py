@@ -8,7 +8,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpccoll.cli.common import show_found
+from hpccoll.cli.common import INCOMPLETE, show_found
 from hpccoll.cli.library_tables import tables_that_write
 from hpccoll.common.errors import UnusableError, writing
 
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 def tune_for(
     count: Path, out: Path | None, profile: str, site: str | None, *, as_json: bool
 ) -> int:
-    """Measure the calls of a counted program, say what it would gain at most, and write a table if that is worth it."""
+    """Measure the calls of a counted program, say what it would gain at most, and write a table if that is worth it.
+
+    The exit code is 3 if a sweep leaves something out, or no algorithm is measured beside the default.
+    """
     from hpccoll.analysis.counted_gain import gain_without_measuring, program_gain
     from hpccoll.analysis.counted_shares import counted_shares
     from hpccoll.store.count_file import read_counted_job
@@ -42,9 +45,10 @@ def tune_for(
     directory = out or Path("results") / f"{count.stem}-tuned"
     with writing(directory):
         files = list(write_sweeps(sweeps, directory))
+    codes = []
     for file in files:
         print(f"measuring {file}", file=sys.stderr)
-        _sweep(file, directory / file.stem, profile, site, variables)
+        codes.append(_sweep(file, directory / file.stem, profile, site, variables))
     directories = [directory / file.stem for file in files]
     measured = [path for path in directories if path.exists()]
     if not measured:
@@ -52,8 +56,11 @@ def tune_for(
     results = read_results(measured)
     gain = program_gain(shares, results)
     _show(gain, as_json=as_json)
+    code = 0
+    if any(codes) or not gain.gains:
+        code = INCOMPLETE
     if not gain.is_worth_it or not gain.is_clear:
-        return 0
+        return code
     table = directory / f"{library}.table"
     # With --json, stdout is one document: the gain.
     with redirect_stdout(sys.stderr if as_json else sys.stdout):
@@ -61,13 +68,16 @@ def tune_for(
         print(
             f"to check it: measure with these variables set, then 'hpccoll tune RESULTS --verify {table}'"
         )
-    return 0
+    return code
 
 
 def _sweep(
     file: Path, out: Path, profile: str, site: str | None, variables: Mapping[str, str]
-) -> None:
-    """Measure the cases of a sweep file with variables beside those of this shell; stdout is for the answer."""
+) -> int:
+    """Measure the cases of a sweep file with variables beside those of this shell, and return the exit code.
+
+    Stdout is for the answer.
+    """
     command = [sys.executable, "-m", "hpccoll", "sweep", str(file), "--out", str(out)]
     command += ["--profile", profile]
     if site:
@@ -76,6 +86,7 @@ def _sweep(
     code = subprocess.run(command, env=environment, stdout=sys.stderr, check=False).returncode
     if code:
         print(f"hpccoll: {file}: the sweep ended with {code}", file=sys.stderr)
+    return code
 
 
 def _show(gain: "ProgramGain", *, as_json: bool) -> None:

@@ -10,6 +10,9 @@ from hpccoll.model.machine_file import MachineFile, read_machine
 from hpccoll.model.machine_sections import ClassSection
 from hpccoll.store.rows import Results, Run
 
+GPU_DEVICES = "cuda", "rocm"
+"""The devices whose ranks have a GPU each; only outputs of other programs have the second one."""
+
 _MODEL = re.compile(r"\b[A-Z]*\d")
 """A model in the name of a GPU. Drivers call GPUs that they do not know ``NVIDIA Graphics Device``, without one."""
 
@@ -87,7 +90,7 @@ def _own_gpus(machine: MachineFile, like: ClassSection) -> list[str]:
 
 def gpus_per_node(results: Results) -> int:
     """Return the most ranks on a node, which have a GPU each; 0 if results do not say it, or are not of GPUs."""
-    on_gpus = [row for row in results.rows if row.device == "cuda"]
+    on_gpus = [row for row in results.rows if row.device in GPU_DEVICES]
     return max((row.ranks_per_node or 0 for row in on_gpus), default=0)
 
 

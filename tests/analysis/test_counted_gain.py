@@ -84,6 +84,31 @@ def test_the_default_may_be_the_best(shares):
     assert gain.findings[0].kind == "leave it"
 
 
+def test_little_to_gain_by_a_faster_algorithm_is_not_called_nothing(shares):
+    faster = gain_of(shares, measured(4e-6), measured(2e-6, "ring"))
+    slower = gain_of(shares, measured(1e-3), measured(2e-3, "ring"))
+    texts = [gain.findings[0].text for gain in (faster, slower)]
+    assert ["no algorithm is faster" in text for text in texts] == [False, True]
+    assert ["less than 0.1 %" in text for text in texts] == [True, False]
+
+
+def test_a_program_is_not_left_as_it_is_by_calls_that_nobody_measured(tmp_path):
+    broadcasts = "Bcast\tblocking\t0\tMPI_DOUBLE\tnone\t0\t1000\t8000\t5000000000\t0\t8\t8"
+    calls = [*CountedRankExample().calls, broadcasts]
+    shares = counted_shares(join_rank_files(write_ranks(tmp_path, calls=calls)))
+    gain = gain_of(shares, measured(1e-3), measured(2e-3, "ring"))
+    assert gain.unmeasured == pytest.approx(0.5)
+    assert [finding.kind for finding in gain.findings] == ["leave it", "not measured"]
+    assert "leave it" not in gain.findings[0].text
+    assert "calls that were measured" in gain.findings[0].text
+
+
+def test_a_program_that_ended_at_once_has_a_gain_without_a_fault(tmp_path):
+    shares = counted_shares(join_rank_files(write_ranks(tmp_path, ran_s=0)))
+    gain = gain_of(shares, measured(1e-3), measured(5e-4, "ring"))
+    assert gain.findings[0].kind == "gain"
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -163,3 +163,16 @@ def test_wrong_options_and_empty_results_take_one_line(tmp_path):
     assert invoke("tune", tmp_path / "a.h5", "--out", tmp_path / "t.json").is_bad_input(
         "PATHS", "results: no rows"
     )
+
+
+@pytest.mark.parametrize("place", ["--profile", "--site"])
+def test_only_what_measures_has_a_place_to_measure_at(place, tmp_path):
+    hdf5.write_raw_file(raw(), tmp_path / "a.h5")
+    words = tmp_path / "a.h5", "--out", tmp_path / "t.json", place, "local"
+    assert invoke("tune", *words).is_bad_input(place, "--for")
+
+
+def test_a_check_of_a_table_keeps_no_bits(tmp_path):
+    table = tmp_path / "t.json"
+    table.touch()
+    assert invoke("tune", "--lint", table, "--keep-bits-of", "ring").is_bad_input("--lint")

@@ -373,6 +373,20 @@ def test_gpus_of_no_cluster_are_answered_with_what_a_file_needs_and_the_guides_f
     assert {row["expected_from"] for row in accept(path, "--cluster", cluster)} == {"physics"}
 
 
+def test_gpus_of_rocm_are_counted_a_node_for_such_a_file(tmp_path):
+    path = tmp_path / "rccl.txt"
+    described = (Path(__file__).parents[1] / "inputs" / "rccl-tests-2.17.txt").read_text()
+    path.write_text(described.replace("MI300X", "MI250X"))
+    assert invoke("accept", path).is_bad_input("2 ranks on a node", "ranks_per_node: 2")
+
+
+def test_of_nodes_with_unequal_numbers_of_gpus_a_file_has_an_open_number(output):
+    path = of_l40s(output)
+    first, _, second = path.read_text().partition(" node-1 ")  # the first rank of the second node
+    path.write_text(f"{first} node-0 {second}")
+    assert invoke("accept", path).is_bad_input("NVIDIA L40S", "ranks_per_node: ...")
+
+
 def test_a_file_without_a_class_is_answered_with_the_section_that_it_lacks(output, tmp_path):
     cluster = guide_cluster(tmp_path)
     lines = cluster.read_text().splitlines()

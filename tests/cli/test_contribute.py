@@ -102,6 +102,7 @@ def test_a_table_that_is_not_valid_is_named_with_its_line_and_column(output, clu
     [
         (("--contribute", "--json"), "--contribute"),
         (("--contribute", "--require", "1"), "--contribute"),
+        (("--contribute", "--junit", "j.xml"), "--contribute"),
         (("--contribute", "--out", "page.html"), "--out"),
         (("--contribute", "--gpu", "A100"), "--gpu"),
         (("--published", "missing"), "--published"),
@@ -118,3 +119,9 @@ def test_tables_of_ones_own_need_a_class(output, tmp_path):
     no_class.write_text(json.dumps({"like": "1x25g-tcp"}))
     ended = invoke("accept", output(450), "--cluster", no_class, "--published", tmp_path)
     assert ended.is_bad_input("--published")
+
+
+@pytest.mark.parametrize("option", ["--machine-name", "--gpu", "--operator", "--source"])
+def test_only_a_contribution_has_a_form(output, cluster, option):
+    ended = invoke("accept", output(300), "--cluster", cluster, option, "x")
+    assert ended.is_bad_input(option, "--contribute")

@@ -206,22 +206,47 @@ class PrintedTable:
         print(f"table of {name}")
 
 
-def test_json_is_one_document_although_a_table_is_written(tmp_path, monkeypatch):
-    def row(seconds, **changes):
-        call = {"ranks": 4, "nodes": 2, "nbytes": 8, "dtype": "float64", "half_interval": 0.01}
-        return make_row("native", seconds=seconds, **call, **changes)
-
-    rows = (
-        row(1e-3, variant="default", requested=None, executed="unknown"),
-        row(5e-4, variant="mpich-ring", requested="ring", executed="ring"),
-    )
-    results = SimpleNamespace(rows=rows, runs=())
-    monkeypatch.setattr("hpccoll.store.load_results.read_results", lambda _: results)
-    monkeypatch.setattr(tune_for, "_sweep", lambda _file, out, *_: out.mkdir())
-    monkeypatch.setattr(tune_for, "tables_that_write", lambda _: PrintedTable())
+@pytest.fixture
+def tuned(tmp_path, monkeypatch):
+    """A function that tunes for a counted program, whose sweeps end with a code and leave rows."""
     write_ranks(tmp_path / "ranks")
     invoke("count", tmp_path / "ranks", "--out", tmp_path / "a.h5")
-    words = ["--for", tmp_path / "a.h5", "--out", tmp_path / "tuned", "--profile", "slurm"]
-    result = invoke("tune", *words, "--json")
+    monkeypatch.setattr(tune_for, "tables_that_write", lambda _: PrintedTable())
+
+    def tuned(*rows, code=0):
+        def sweep(_file, out, *_):
+            out.mkdir(exist_ok=True)
+            return code
+
+        results = SimpleNamespace(rows=rows, runs=())
+        monkeypatch.setattr("hpccoll.store.load_results.read_results", lambda _: results)
+        monkeypatch.setattr(tune_for, "_sweep", sweep)
+        words = ["--for", tmp_path / "a.h5", "--out", tmp_path / "tuned", "--profile", "slurm"]
+        return invoke("tune", *words, "--json")
+
+    return tuned
+
+
+def timed(seconds, algorithm=None):
+    """Return a row of the program's calls by the default, or by an algorithm of MPICH."""
+    variant = f"mpich-{algorithm}" if algorithm else "default"
+    ran = {"variant": variant, "requested": algorithm, "executed": algorithm or "unknown"}
+    call = {"ranks": 4, "nodes": 2, "nbytes": 8, "dtype": "float64", "half_interval": 0.01}
+    return make_row("native", seconds=seconds, **call, **ran)
+
+
+def test_json_is_one_document_although_a_table_is_written(tuned):
+    result = tuned(timed(1e-3), timed(5e-4, "ring"))
     assert json.loads(result.out)["worth_it"]
     assert "table of mpich" in result.err
+    assert result.code == 0
+
+
+def test_a_sweep_that_leaves_something_out_makes_the_tuning_incomplete(tuned):
+    assert tuned(timed(1e-3), timed(5e-4, "ring"), code=3).code == 3
+    assert tuned(timed(1e-3), timed(2e-3, "ring"), code=3).code == 3
+    assert tuned(timed(1e-3), timed(2e-3, "ring")).code == 0
+
+
+def test_no_algorithm_beside_the_default_makes_the_tuning_incomplete(tuned):
+    assert tuned(timed(1e-3)).code == 3

@@ -136,7 +136,10 @@ def test_accept_shows_the_same_ratios_of_the_output_itself(tmp_path):
         assert invoke("accept", output, "--cluster", "8xh100-400g", "--ratios", *form) == predicted
 
 
-@pytest.mark.parametrize("option", ["--out=F.svg", "--log=.", "--require=1"])
+@pytest.mark.parametrize(
+    "option",
+    ["--out=F.svg", "--log=.", "--require=1", "--junit=j.xml", "--published=.", "--contribute"],
+)
 def test_accept_refuses_beside_ratios_what_belongs_to_verdicts(option, tmp_path):
     hdf5.write_raw_file(raw_examples.raw(raw_examples.outcome()), tmp_path / "whole.h5")
     ended = invoke(

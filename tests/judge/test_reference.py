@@ -201,9 +201,10 @@ def test_the_command_refuses_what_makes_no_reference(tmp_path):
     assert invoke(*make, one, other, "--out", file).is_bad_input("3 runs")
     assert invoke(*make, one, other, third).is_bad_input("--out")
     assert invoke(*make, one, other, third, "--out", tmp_path / "F.txt").is_bad_input("--out")
-    assert invoke(*make, one, other, "--reference", one, "--out", file).is_bad_input(
-        "exclude each other"
-    )
+    for judging in (("--reference", one), ("--json",), ("--junit", "j.xml"), ("--require", 0)):
+        assert invoke(*make, one, other, third, *judging, "--out", file).is_bad_input(
+            judging[0], "exclude each other"
+        )
     assert invoke(*make, one, other, one, "--out", file).is_bad_input("twice", one)
     copy = tmp_path / "copy.h5"
     copy.write_bytes(one.read_bytes())

@@ -97,6 +97,8 @@ class LibraryChoices:
     # by collective, number of ranks, and numbers of nodes: what may gain where the default stays
     unused: Mapping[RanksOfCall, tuple[UnusedGain, ...]] = field(default_factory=dict)
     noise: tuple[str, ...] = ()  # how noisy the results are, and what disturbed them, in words
+    # ranges that the format of a table cannot express, which are among those left out
+    inexpressible: tuple[LibraryRange, ...] = ()
 
 
 def library_choices(

@@ -25,6 +25,7 @@ class TableConclusion:
     # range of its sizes
     is_any_clear: bool
     changes_nothing: bool  # whether all calls are left to the library
+    is_any_inexpressible: bool  # whether an algorithm is left out that its format cannot name
 
     @classmethod
     def of(cls, choices: LibraryChoices) -> "TableConclusion":
@@ -41,7 +42,8 @@ class TableConclusion:
                     noisy_sizes_of_call.update(gain.gains)
             noisy_sizes += len(noisy_sizes_of_call)
         changes_nothing = all(size_range.choice.is_native for size_range in choices.ranges)
-        return cls(sizes, noisy_sizes, is_any_clear, changes_nothing and bool(choices.ranges))
+        is_any_inexpressible = any(not chosen.choice.is_native for chosen in choices.inexpressible)
+        return cls(sizes, noisy_sizes, is_any_clear, changes_nothing, is_any_inexpressible)
 
 
 def conclusion_findings(choices: LibraryChoices) -> Iterator[Finding]:
@@ -61,11 +63,14 @@ def conclusion_findings(choices: LibraryChoices) -> Iterator[Finding]:
 
 def _why_nothing(conclusion: TableConclusion, too_noisy: str) -> str:
     """Return why a table leaves all calls to the library."""
-    if 0 < conclusion.noisy_sizes == conclusion.sizes:
+    is_all_noisy = 0 < conclusion.noisy_sizes == conclusion.sizes
+    if is_all_noisy and not conclusion.is_any_inexpressible:
         return too_noisy
     why = f"no algorithm is clearly faster than the {DEFAULT}"
     if conclusion.is_any_clear:
         why += " over a range of sizes"
+    if conclusion.is_any_inexpressible:
+        why = "its format cannot name the faster algorithms, which are left out"
     if conclusion.noisy_sizes:
         why += f"; {too_noisy}"
     return why

@@ -27,6 +27,7 @@ from hpccoll.extensions.tables.formats.write_table import (
     table_files,
 )
 from hpccoll.extensions.tables.library_choices import library_choices
+from hpccoll.extensions.tables.table_conclusion import TableConclusion, conclusion_findings
 from hpccoll.extensions.tables.verified_table_text import CHANGES_NOTHING
 from hpccoll.store import hdf5
 from hpccoll.store.case_times import CaseTimes
@@ -201,6 +202,17 @@ def test_where_one_rule_must_serve_all_sizes_it_needs_a_small_one_to_be_measured
     choices, _ = choices_of(name, library_results("openmpi", curves, collective="gather"))
     assert choices.ranges == ()
     assert any("binomial from 512 B" in line for line in choices.left_out)
+
+
+def test_a_table_whose_format_can_name_no_faster_algorithm_changes_nothing_and_says_why():
+    times = {1024: 9.0, 65536: 9.0}
+    curves = {"default": times, "openmpi-binomial": dict.fromkeys(times, 5.0)}
+    gathers = library_results("openmpi", curves, collective="gather")
+    choices, _ = choices_of("openmpi", gathers)
+    assert TableConclusion.of(choices).changes_nothing
+    (finding,) = conclusion_findings(choices)
+    assert "left out" in finding.text
+    assert "no algorithm is clearly faster" not in finding.text
 
 
 def test_calls_in_place_that_pass_no_count_are_named_if_sizes_decide():

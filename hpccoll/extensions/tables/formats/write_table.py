@@ -83,6 +83,7 @@ def expressible_choices(name: str, choices: LibraryChoices) -> LibraryChoices:
         for run in choices.runs:
             _check_version(name, recorded_mpi_version(run.provenance))
     kept: list[LibraryRange] = []
+    inexpressible: list[LibraryRange] = []
     left_out = list(choices.left_out)
     one_rule = library_table()[table_format.library].get("one_rule", {})
     for (collective, ranks), group in groupby(
@@ -97,6 +98,7 @@ def expressible_choices(name: str, choices: LibraryChoices) -> LibraryChoices:
             left_out.append(
                 f"{collective} on {format_count(ranks, 'rank')}, {uses}: {table_format.mpi} {why}"
             )
+            inexpressible += ranges
         else:
             kept += ranges
     if not table_format.has_default:
@@ -109,7 +111,12 @@ def expressible_choices(name: str, choices: LibraryChoices) -> LibraryChoices:
         left_out.append(
             f"{' and '.join(_IN_PLACE)} with MPI_IN_PLACE and no send count: the choice at size 0 holds"
         )
-    return replace(choices, ranges=tuple(kept), left_out=tuple(left_out))
+    return replace(
+        choices,
+        ranges=tuple(kept),
+        left_out=tuple(left_out),
+        inexpressible=tuple(inexpressible),
+    )
 
 
 def _check_version(name: str, version: str) -> None:
