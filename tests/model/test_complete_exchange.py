@@ -56,6 +56,19 @@ def test_a_block_of_ranks_has_the_time_of_all(collective, layout, torus, monkeyp
     assert largest_fold_of_ports((schedule,), cut, 1) == fold
 
 
+@pytest.mark.parametrize("nbytes", [4 * 64, 4 * 12345])
+def test_the_largest_unit_decides_if_units_differ(nbytes, monkeypatch):
+    layout = Layout.of(256, 1)
+    schedule, cut = operation("all_reduce", "direct", layout, nbytes)
+    machine = MACHINE.in_job(layout.nodes)
+    of_all = times_along_path(schedule, cut, [machine], "float32")
+    fold = largest_fold_of_ports((schedule,), cut, 1)
+    monkeypatch.setattr(path_times, "MOST_EXCHANGING", 32)
+    assert complete_exchanges(schedule, cut).block < layout.ranks
+    assert times_along_path(schedule, cut, [machine], "float32") == pytest.approx(of_all, rel=0.05)
+    assert largest_fold_of_ports((schedule,), cut, 1) == fold
+
+
 @pytest.mark.parametrize(
     ("collective", "algorithm"),
     [
