@@ -166,6 +166,27 @@ def test_segments_are_folded_while_the_rest_of_a_message_is_on_its_way():
     }
 
 
+def test_segments_are_of_all_messages_before_the_folds():
+    near = PathMessage("rack", 4096, 0, 4096, 0, received=True)
+    far = near._replace(tier="fabric")
+    sent = near._replace(received=False)
+    folds = {PathFold(1024): 3}
+    path = Counter({sent: 1, near: 2, far: 2, PathFold(4096): 3})
+    assert folded_in_segments(path, 1024) == {
+        sent: 1,
+        near._replace(segments=4): 2,
+        far: 1,
+        far._replace(segments=4): 1,
+        **folds,
+    }
+    assert folded_in_segments(Counter({sent: 1, PathFold(4096): 3}), 1024) == {sent: 1, **folds}
+
+
+def test_messages_inside_a_node_pass_no_link():
+    inside = PathMessage("node", 4096, 0, 4096, 0, received=True)
+    assert sharing_links(Counter({inside: 1}), 2) == {inside: 1}
+
+
 def test_ports_that_send_over_one_link_pass_it_together():
     message = PathMessage("rack", 4096, 0, 4096, 0, received=True)
     path = Counter({message: 2, PathFold(4096): 1})
