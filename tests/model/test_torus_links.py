@@ -51,7 +51,7 @@ def test_the_bytes_of_all_links_are_those_of_all_hops():
     assert fullest.max() * torus.nodes * 2 * 3 >= (hops * nbytes).sum()
 
 
-@pytest.mark.parametrize("text", ["", "4x", "0x4", "4x4y", "-1"])
+@pytest.mark.parametrize("text", ["", "4x", "0x4", "4x4y", "-1", "9" * 5000, "x".join("1" * 9)])
 def test_a_shape_that_is_none_is_refused(text):
     with pytest.raises(BadInputError):
         Torus.parse(text)
