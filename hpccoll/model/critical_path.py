@@ -315,9 +315,6 @@ class _Paths:
         self.blocks = waves.layout.ranks // self.ranks
         self.layout = waves.placed
         self.node = np.array(self.layout.node)
-        # the ports of other blocks are those of this one
-        node_of_block = self.node[: self.ranks]
-        self.port = np.concatenate([node_of_block] * (len(self.node) // self.ranks))
         self.costs = costs
         self.sums = sums
         self.ready = np.zeros(self.ranks)
@@ -461,7 +458,7 @@ def _messages(paths: _Paths, wave: LaneWave) -> WaveMessages:
     if away.any():
         passing = wave.nbytes * away
         port_bytes = np.maximum(
-            _sums(paths.port[wave.source], passing), _sums(paths.port[target], passing)
+            _sums(paths.node[wave.source], passing), _sums(paths.node[target], passing)
         )
     link_bytes, hops = _links(paths, wave)
     return WaveMessages(tier, wave.nbytes, before, rank_bytes, port_bytes * away, link_bytes, hops)

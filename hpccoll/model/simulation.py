@@ -287,9 +287,10 @@ class AlgorithmSimulation:
         needs = f"it needs about {format_decimal_bytes(needed)} of memory to pair the messages of a step"
         return f"{needs}; {format_decimal_bytes(free)} are free"
 
-    @staticmethod
-    def _block(operation: RequestedOperation) -> int:
-        """Return how many ranks stand for all."""
+    def _block(self, operation: RequestedOperation) -> int:
+        """Return how many ranks stand for all: on a torus all ranks, because links differ."""
+        if self.torus:
+            return self.layout.ranks
         return operation_waves(operation.schedules, operation.cut).block
 
     def _operation(self, nbytes: int) -> RequestedOperation:
@@ -327,9 +328,9 @@ class AlgorithmSimulation:
         if self._sums_paths(operation):
             if exchanges_of_many_ranks(operation.schedules, operation.cut):
                 return ExpectedWork(messages, seconds=1.0, pairing_s=0.0)
-            block = self.layout.ranks if self.torus else self._block(operation)
             (work,) = works_of_slices
-            return ExpectedWork(messages, work.seconds_along_path(block), work.pairing_s)
+            seconds = work.seconds_along_path(self._block(operation))
+            return ExpectedWork(messages, seconds, work.pairing_s)
         if messages <= _most_events(len(works_of_slices), lanes, operation.window):
             seconds = messages * EVENT_S
         else:

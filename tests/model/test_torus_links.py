@@ -94,6 +94,19 @@ def test_the_fullest_link_is_that_of_a_walk_along_all_links(shape):
     assert torus.link_bytes(source, target, nbytes).tolist() == walked
 
 
+@pytest.mark.parametrize("shape", [(4, 4), (3, 5), (2, 4, 3), (1, 6)])
+def test_all_links_of_a_dimension_carry_the_mean_where_each_node_sends_to_all_others(shape):
+    torus = Torus(shape)
+    everyone = all_of(torus)
+    source, target = np.repeat(everyone, torus.nodes), np.tile(everyone, torus.nodes)
+    of_first = source == 0
+    fullest = torus.link_bytes(source, target, np.full(len(source), 10))[of_first]
+    mean = torus.mean_link_bytes(
+        source[of_first], target[of_first], np.full(torus.nodes, 10), torus.nodes
+    )
+    assert mean.tolist() == fullest.tolist()
+
+
 @pytest.mark.parametrize(
     ("nodes", "dimensions", "shape"),
     [
