@@ -186,7 +186,7 @@ SIZE = 1 << 20
         # another rank sends through the port of the node, or receives through it
         ([(0, 2, SIZE), (1, 4, 4 * SIZE)], PathMessage("rack", SIZE, 0, SIZE, 5 * SIZE, received=True)),
         ([(0, 4, SIZE), (2, 5, 4 * SIZE)], PathMessage("rack", SIZE, 0, SIZE, 5 * SIZE, received=True)),
-        ([(0, 1, 9 * SIZE), (2, 4, 8)], PathMessage("node", 9 * SIZE, 0, 9 * SIZE, 0, received=True)),
+        ([(0, 1, 9 * SIZE), (1, 4, 8)], PathMessage("node", 9 * SIZE, 0, 9 * SIZE, 0, received=True)),
         # the first of two messages to a rank arrives last
         ([(2, 1, SIZE), (0, 1, SIZE)], PathMessage("rack", SIZE, 0, SIZE, SIZE, received=True)),
     ],
