@@ -37,6 +37,9 @@ WITH_AGAINST = (
 )
 """The options of a comparison with results; all others belong to predictions."""
 
+WITH_FIT = "--max-nodes", "--transport", "--library"
+"""The options that say which results a machine is fitted to."""
+
 
 def predict(
     typed_flags: Sequence[str],
@@ -84,9 +87,7 @@ def predict(
     from hpccoll.schedule import DTYPE
     from hpccoll.store.result_files import read_all
 
-    beside = [name for name in typed_flags if name not in WITH_AGAINST]
-    if against and beside:
-        raise UnusableError(beside[0], "without --against, which compares the cases of the results")
+    _check_options(typed_flags, compares=bool(against), fits=bool(fit))
     if question not in (None, *QUESTIONS):
         raise BadInputError("--question", question, QUESTIONS)
     faster = None
@@ -130,6 +131,15 @@ def predict(
         if predictions[-1].interrupted:
             break
     return _show(predictions, question, out, as_json=as_json)
+
+
+def _check_options(typed_flags: Sequence[str], *, compares: bool, fits: bool) -> None:
+    """Check that each option has an effect beside the others; else UnusableError."""
+    for name in typed_flags:
+        if compares and name not in WITH_AGAINST:
+            raise UnusableError(name, "without --against, which compares the cases of the results")
+        if name in WITH_FIT and not fits:
+            raise UnusableError(name, "with --fit, from whose results it chooses")
 
 
 def _fitted(

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,8 @@ POWER_OF_TWO, ELEMENTS = "power of two", "elements"
 TORUS = "torus"
 """What an algorithm may need to take the steps of ours.
 
-A power of two of ranks, as many elements as ranks, or a torus of up to three dimensions, whose
-lengths are then parameters of ours.
+A power of two of ranks, as many elements as ranks, or a torus of up to three dimensions with one rank
+on each node, whose lengths are then parameters of ours.
 """
 
 UNUSED, FOLDED = "unused", "folded"
@@ -104,7 +105,7 @@ class PicoAlgorithm:
             return False
         if ELEMENTS in self.needs and elements < ranks:
             return False
-        if TORUS in self.needs and not (torus and len(torus) <= MOST_DIMENSIONS):
+        if TORUS in self.needs and not _is_torus_of_ranks(torus, ranks):
             return False
         return bool(self.ours)
 
@@ -122,6 +123,11 @@ def algorithm_table() -> Mapping[str, Any]:
     import tomllib  # ranks never need it
 
     return tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
+
+
+def _is_torus_of_ranks(torus: Sequence[int], ranks: int) -> bool:
+    """Return whether nodes are on a torus that ours can go along, with one rank on each."""
+    return 0 < len(torus) <= MOST_DIMENSIONS and prod(torus) == ranks
 
 
 @cache

@@ -173,6 +173,7 @@ class _Operations:
             observation.dtype,
             observation.ports,
             observation.ports_of_link,
+            observation.folded_segment,
             observation.torus,
             habits,
         )
@@ -281,7 +282,7 @@ def _file(
     sections["own_memory"] = own_memory
     sections["critical_path"] = _critical_path_section(quantities)
     dimensions = [observation.torus.dimensions for observation in used if observation.torus]
-    if dimensions:
+    if quantities.has("link"):
         sections["torus"] = {
             "dimensions": max(dimensions),
             "hop_s": quantities.seconds("hop"),
@@ -371,7 +372,7 @@ def undetermined(model: CollectiveModel) -> list[str]:
     tiers = {group.partition(" ")[0] for name, group, _ in model.numbers if name == "curve"}
     if "rack" in tiers and "fabric" not in tiers:
         words.append("messages between racks: taken as those between nodes")
-    return words
+    return list(dict.fromkeys(words))
 
 
 _WORDS: Mapping[str, str] = {

@@ -3,7 +3,8 @@
 All ranks of p send p - 1 messages in one step: 67 million for 8,192 ranks, too many to follow. But
 ranks that lie alike do alike, and all of them share what they pass in the same way. So the ranks of
 one equal block stand for all, and a link of a torus carries the mean of all links of its dimension
-and direction.
+and direction. If units differ in size, all count as the largest one, because the rank that sends or
+folds it ends last.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,13 +40,13 @@ class ExchangeWaves:
     def _wave(self, step: Step) -> LaneWave:
         """Return a step of the block; other ranks send as much as the first one to ranks that are as far away."""
         sends = _sends(step)
-        first = np.zeros(1, np.int64)
-        sizes = [self.cut.lengths(0, send.part, first)[0] for send in sends]
+        largest_unit = int(np.diff(self.cut.edges(0)).max()) * self.cut.itemsize
+        sizes = [largest_unit * _units_of(send) for send in sends]
         shifts = np.array([send.peer for send in sends], np.int64)
         everyone = np.arange(self.block)
         source = np.tile(everyone, len(sends))
         target = (source + np.repeat(shifts, self.block)) % self.layout.ranks
-        nbytes = np.repeat(np.array(sizes, np.int64) * self.cut.itemsize, self.block)
+        nbytes = np.repeat(np.array(sizes, np.int64), self.block)
         is_folded = any(isinstance(action, RecvReduce) for action in step.actions)
         return LaneWave.of(source, target, np.full(len(source), is_folded), nbytes, everyone)
 
@@ -80,6 +81,10 @@ def _steps(schedule: Schedule, me: int) -> Iterator[Step]:
 
 def _sends(step: Step) -> list[Send]:
     return [action for action in step.actions if isinstance(action, Send)]
+
+
+def _units_of(send: Send) -> int:
+    return sum(int(ends.last - ends.first) for ends in send.part.ranges)
 
 
 def _sends_to_all(step: Step, ranks: int) -> bool:

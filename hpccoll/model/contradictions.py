@@ -106,12 +106,20 @@ def _fabric_beyond_rack(machine: "MachineFields") -> Iterator[BadInputError]:
             yield BadInputError("tiers.fabric.latency_s", costs.latency_s.value, expected)
 
 
+def _links_without_paths(machine: "MachineFields") -> Iterator[BadInputError]:
+    """The links of a torus are shared along critical paths, and not in simulations."""
+    if machine.torus and not machine.critical_path:
+        expected = "with critical_path: the links of a torus are not simulated"
+        yield BadInputError("torus.dimensions", machine.torus.dimensions, expected)
+
+
 RULES: tuple[Callable[["MachineFields"], Iterator[BadInputError]], ...] = (
     _uplink_without_ports,
     _ranks_on_rails,
     _channels_on_ports,
     _messages_in_ports,
     _fabric_beyond_rack,
+    _links_without_paths,
 )
 
 

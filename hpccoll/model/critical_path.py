@@ -23,6 +23,9 @@ Floats = NDArray[np.floating]
 Bools = NDArray[np.bool]
 Numbers: TypeAlias = Ints | Floats
 
+NODE = "node"
+"""The tier whose messages stay inside a node."""
+
 AWAY = TIERS.index("rack")
 """The first tier whose messages pass the ports of nodes."""
 
@@ -262,7 +265,7 @@ def sharing_links(path: Counter[PathWork], ports: int) -> Counter[PathWork]:
     """
     shared: Counter[PathWork] = Counter()
     for work, count in path.items():
-        if isinstance(work, PathMessage):
+        if isinstance(work, PathMessage) and work.tier != NODE:
             link_bytes = max(work.link_bytes, work.rank_bytes)
             shared[work._replace(link_bytes=ports * link_bytes)] += count
         else:
@@ -285,20 +288,20 @@ def folded_in_segments(path: Counter[PathWork], segment: int) -> Counter[PathWor
             continue
         del folded[work]
         folded[PathFold(segment)] += count
-        for message in _received(path, work.nbytes):
-            folded[message] -= count
-            folded[message._replace(segments=-(-message.nbytes // segment))] += count
+        segments = -(-work.nbytes // segment)
+        for message, received in _received(path, work.nbytes, count).items():
+            folded[message] -= received
+            folded[message._replace(segments=segments)] += received
     return +folded
 
 
-def _received(path: Counter[PathWork], nbytes: int) -> Sequence[PathMessage]:
-    """Return a message of a number of bytes that a rank waits for; none if there is none."""
-    messages = [
-        work
-        for work in path
-        if isinstance(work, PathMessage) and work.received and work.nbytes == nbytes
-    ]
-    return messages[:1]
+def _received(path: Counter[PathWork], nbytes: int, most: int) -> Counter[PathMessage]:
+    """Return the messages of a number of bytes that a rank waits for, the first ``most`` of them."""
+    received: Counter[PathMessage] = Counter()
+    for work, count in path.items():
+        if isinstance(work, PathMessage) and work.received and work.nbytes == nbytes:
+            received[work] = min(count, most - received.total())
+    return received
 
 
 class _Paths:
@@ -312,9 +315,6 @@ class _Paths:
         self.blocks = waves.layout.ranks // self.ranks
         self.layout = waves.placed
         self.node = np.array(self.layout.node)
-        # the ports of other blocks are those of this one
-        node_of_block = self.node[: self.ranks]
-        self.port = np.concatenate([node_of_block] * (len(self.node) // self.ranks))
         self.costs = costs
         self.sums = sums
         self.ready = np.zeros(self.ranks)
@@ -458,7 +458,7 @@ def _messages(paths: _Paths, wave: LaneWave) -> WaveMessages:
     if away.any():
         passing = wave.nbytes * away
         port_bytes = np.maximum(
-            _sums(paths.port[wave.source], passing), _sums(paths.port[target], passing)
+            _sums(paths.node[wave.source], passing), _sums(paths.node[target], passing)
         )
     link_bytes, hops = _links(paths, wave)
     return WaveMessages(tier, wave.nbytes, before, rank_bytes, port_bytes * away, link_bytes, hops)

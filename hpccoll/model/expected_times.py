@@ -7,7 +7,7 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.observations import Observation
 from hpccoll.model.simulation import BOUNDS
-from hpccoll.model.validation import Validated, predicted_times, unpredicted_reason
+from hpccoll.model.validation import Validated, times_or_reason, unpredicted_reason
 from hpccoll.schedule import MAPPINGS
 
 
@@ -24,10 +24,12 @@ def expected_times(
     for observation in measured:
         placed, reason = _placed(observation, machine)
         reason = reason or unpredicted_reason(placed, machines[0])
+        times: Sequence[float] = ()
+        if not reason:
+            times, reason = times_or_reason(placed, machines)
         if reason:
             expected.append((Validated(placed, None, reason), None))
         else:
-            times = predicted_times(placed, machines)
             interval = min(times) * least, max(times) * most
             expected.append((Validated(placed, times[0]), interval))
         for _ in BOUNDS:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self, TypeAlias
 
 from pydantic import PrivateAttr, model_validator
 
@@ -17,7 +17,7 @@ from hpccoll.common.errors import BadInputError, UnusableError, file_error
 from hpccoll.common.limits import AGGREGATORS, RANKS, RANKS_PER_NODE
 from hpccoll.common.units import format_size
 from hpccoll.common.yaml_model import check_keys, load_yaml, to_model
-from hpccoll.model.contradictions import contradictions
+from hpccoll.model.contradictions import BETWEEN_NODES, contradictions
 from hpccoll.model.machine import (
     TIER_LABELS,
     Cpus,
@@ -97,9 +97,7 @@ class MachineFile(MachineFields):
             return self
         if self._unscaled:
             return self._unscaled.with_network(factor * self._network_factor)
-        tiers = dict(self.tiers)
-        for tier in tiers.keys() - {"node"}:
-            tiers[tier] = [costs.scaled(factor) for costs in tiers[tier]]
+        tiers = _with_faster_network(self.tiers, factor)
         updates: dict[str, Any] = {
             "name": f"{self.name} with a network x{factor:g}",
             "published": [],
@@ -119,13 +117,14 @@ class MachineFile(MachineFields):
         if self.torus:
             link = self.torus.link_bytes_per_s.times(factor)
             updates["torus"] = self.torus.model_copy(update={"link_bytes_per_s": link})
-        larger = self.larger_jobs
-        if larger:
-            faster = {
-                tier: [costs.scaled(factor) for costs in sections]
-                for tier, sections in larger.tiers.items()
-            }
-            updates["larger_jobs"] = larger.model_copy(update={"tiers": faster})
+        if self.larger_jobs:
+            larger = self.larger_jobs
+            updates["larger_jobs"] = larger.model_copy(
+                update={
+                    "tiers": _with_faster_network(larger.tiers, factor),
+                    "port": larger.port and larger.port.scaled(factor),
+                }
+            )
         scaled = self.model_copy(update=updates)
         scaled._network_factor, scaled._unscaled = factor, self  # noqa: SLF001  of its own class
         return scaled
@@ -234,10 +233,10 @@ class MachineFile(MachineFields):
         """
         if self.torus is None:
             if shape is not None:
-                raise BadInputError("--torus", shape, f"left out: {self.name} has no torus")
+                raise BadInputError("--torus", shape, f"no shape, as {self.name} has no torus")
             return None
         if shape is not None:
-            torus = Torus.parse(shape)
+            torus = Torus.parse(shape, "--torus")
             if torus.nodes != nodes:
                 raise BadInputError("--torus", shape, f"a torus of {nodes} nodes, as --nodes says")
             return torus
@@ -378,6 +377,18 @@ class MachineFile(MachineFields):
                     f"{self.name}: tiers.{tier}",
                     f"no costs of messages {label}; it has those {has}",
                 )
+
+
+_Tiers: TypeAlias = dict[Literal["node", "rack", "fabric"], list[MessageCostsSection]]
+
+
+def _with_faster_network(tiers: _Tiers, factor: float) -> _Tiers:
+    """Return the costs of tiers with ``factor`` times the rates of those between nodes."""
+    faster = dict(tiers)
+    for tier in BETWEEN_NODES:
+        if tier in faster:
+            faster[tier] = [costs.scaled(factor) for costs in faster[tier]]
+    return faster
 
 
 def _tier(sections: Sequence[MessageCostsSection], bound: Bound) -> Tier:

@@ -30,14 +30,11 @@ from hpccoll.common.limits import (
     IntegerRange,
 )
 from hpccoll.common.yaml_model import Bounded, OneOrMore, Text, YamlSection, as_list, reject_bool
-from hpccoll.model.torus_links import Torus
+from hpccoll.model.torus_links import MOST_DIMENSIONS, Torus
 from hpccoll.schedule import DTYPE, collective
 
 PORTS = IntegerRange(1, 64)
 """The ports of a rank."""
-
-MOST_DIMENSIONS = 8
-"""The most dimensions of a torus."""
 
 SCHEMA, VERSION = "hpccoll-machine", "1.0"
 

@@ -97,6 +97,14 @@ class Observation:
         return 1 if in_turn else self.ports
 
     @property
+    def folded_segment(self) -> int:
+        """The bytes of a segment that is folded while the next one is on its way; 0 if messages are whole.
+
+        The segments of our own programs are channels.
+        """
+        return 0 if "channels" in self.params else int(self.params.get("segment", 0))
+
+    @property
     def ports_of_link(self) -> int:
         """How many ports of a rank send over the same link of a torus at once."""
         torus = self._torus_of_nodes

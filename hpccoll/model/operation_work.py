@@ -36,14 +36,14 @@ RACK = "rack"
 OperationWork: TypeAlias = tuple[Counter[RowWork], MemoryWork]
 """What is on the critical path of an operation, and what it moves in memory."""
 
-HABITS = (ADDRESSES, COPIED, PORT_USE, "segment")
+HABITS = (ADDRESSES, COPIED, PORT_USE)
 """The parameters that say what a program does besides the messages of a schedule."""
 
 
 def has_habits(observation: Observation) -> bool:
     """Return whether an operation has work that neither its schedule nor its ports and torus say."""
     named = any(name in observation.params for name in HABITS)
-    return named or observation.ports_of_link > 1
+    return named or observation.folded_segment > 0 or observation.ports_of_link > 1
 
 
 def operation_work(observation: Observation) -> OperationWork:
@@ -62,9 +62,8 @@ def operation_work(observation: Observation) -> OperationWork:
     path = critical_path(waves, TypicalCosts(), torus)
     if observation.ports_of_link > 1:
         path = sharing_links(path, observation.ports_of_link)
-    segment = int(observation.params.get("segment", 0))
-    if segment:
-        path = folded_in_segments(path, segment)
+    if observation.folded_segment:
+        path = folded_in_segments(path, observation.folded_segment)
     turns = observation.ports // observation.ports_at_once
     work: Counter[RowWork] = Counter({kind: count * turns for kind, count in path.items()})
     if ADDRESSES in observation.params:

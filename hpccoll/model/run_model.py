@@ -200,8 +200,8 @@ def models_of(
         library: the library of imported runs, or the begin of its name [all].
 
     Raises:
-        BadInputError: if no run has anything that a machine can be fitted to, or none has the
-            transport and the library.
+        BadInputError: if no run has anything that a machine can be fitted to, none has the
+            transport and the library, or all jobs have more nodes.
     """
     runs: dict[object, list[RawResults]] = defaultdict(list)
     for raw in raw_results:
@@ -215,6 +215,7 @@ def models_of(
         measured = _over_transport(measured, transport)
     if library is not None:
         measured = _of_library(measured, library)
+    _check_most_nodes(most_nodes, measured)
     report = count_progress(progress, sum(len(run.observed) for run in measured))
     models = []
     fits_to_patterns = {id(run): fit(run.observed, run.machine_name) for run in measured}
@@ -232,6 +233,15 @@ def models_of(
     if not any(model.machine for model in models):
         raise _no_ping_pongs(raw_results)
     return models
+
+
+def _check_most_nodes(most_nodes: int | None, runs: Sequence["_MeasuredRun"]) -> None:
+    """Check that some job has at most so many nodes; else BadInputError."""
+    nodes = [observation.layout.nodes for run in runs for observation in run.observed]
+    least = min(nodes, default=1)
+    if most_nodes is not None and most_nodes < least:
+        expected = f"at least {least}, the nodes of the smallest job"
+        raise BadInputError("--max-nodes", most_nodes, expected)
 
 
 def _over_transport(runs: Sequence["_MeasuredRun"], transport: str) -> list["_MeasuredRun"]:

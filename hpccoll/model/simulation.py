@@ -244,18 +244,26 @@ class AlgorithmSimulation:
             return "copies on a rank are not modelled"
         unmet = self._unmet(self.layout) or self.algorithm.unmet_size(nbytes) or ""
         unmet = unmet.removeprefix(f"{self.algorithm.name} of {self.family.name}").lstrip(": ")
-        return unmet or self._ports_reason(nbytes) or self._memory_reason(nbytes)
+        return unmet or self._unsimulated_reason(nbytes) or self._memory_reason(nbytes)
 
-    def _ports_reason(self, nbytes: int) -> str | None:
-        """Return why several ports of a rank are not predicted; None if they are."""
-        if self.ports == 1:
-            return None
+    def _unsimulated_reason(self, nbytes: int) -> str | None:
+        """Return why the ports of a rank or the links of a torus are not predicted; None if they are."""
         path = self.machines["value"].path
-        if path is None or path.further_port_s is None:
+        if self.ports > 1 and (path is None or path.further_port_s is None):
             return f"{self.machine.name} was not fitted to several ports of a rank"
-        if not self._sums_paths(self._operation(nbytes)):
-            return "it runs several schedules at once, which are not simulated on several ports"
-        return None
+        shared = []
+        if self.ports > 1:
+            shared.append("several ports")
+        if self.torus:
+            shared.append("a torus")
+        if not shared:
+            return None
+        operation = self._operation(nbytes)
+        if self._sums_paths(operation):
+            return None
+        lanes = operation.cut.lanes
+        what = f"it runs {lanes} schedules at once" if lanes > 1 else "its messages share more"
+        return f"{what}, which is not simulated on {' and '.join(shared)}"
 
     def _sums_paths(self, operation: RequestedOperation) -> bool:
         """Return whether the time is a sum along the critical path, and not simulated."""
@@ -279,9 +287,10 @@ class AlgorithmSimulation:
         needs = f"it needs about {format_decimal_bytes(needed)} of memory to pair the messages of a step"
         return f"{needs}; {format_decimal_bytes(free)} are free"
 
-    @staticmethod
-    def _block(operation: RequestedOperation) -> int:
-        """Return how many ranks stand for all."""
+    def _block(self, operation: RequestedOperation) -> int:
+        """Return how many ranks stand for all: on a torus all ranks, because links differ."""
+        if self.torus:
+            return self.layout.ranks
         return operation_waves(operation.schedules, operation.cut).block
 
     def _operation(self, nbytes: int) -> RequestedOperation:
@@ -319,9 +328,9 @@ class AlgorithmSimulation:
         if self._sums_paths(operation):
             if exchanges_of_many_ranks(operation.schedules, operation.cut):
                 return ExpectedWork(messages, seconds=1.0, pairing_s=0.0)
-            block = self.layout.ranks if self.torus else self._block(operation)
             (work,) = works_of_slices
-            return ExpectedWork(messages, work.seconds_along_path(block), work.pairing_s)
+            seconds = work.seconds_along_path(self._block(operation))
+            return ExpectedWork(messages, seconds, work.pairing_s)
         if messages <= _most_events(len(works_of_slices), lanes, operation.window):
             seconds = messages * EVENT_S
         else:

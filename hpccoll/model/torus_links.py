@@ -6,6 +6,7 @@ Deadlock-free message routing in multiprocessor interconnection networks, IEEE T
 547-553).
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +20,11 @@ from hpccoll.common.errors import BadInputError
 
 Ints = NDArray[np.int64]
 
+MOST_DIMENSIONS = 8
+"""The most dimensions of a torus."""
+
+_LENGTH = re.compile("0*[1-9][0-9]{0,8}")
+
 DIRECTIONS = 2
 """The directions of a dimension."""
 
@@ -30,15 +36,17 @@ class Torus:
     shape: tuple[int, ...]  # the nodes along each dimension
 
     @classmethod
-    def parse(cls, text: str) -> "Torus":
+    def parse(cls, text: str, key: str = "torus") -> "Torus":
         """Return the torus of a shape such as 4x4x4.
 
         Raises:
-            BadInputError: if it is something else.
+            BadInputError: if it is something else; it names ``key``.
         """
         lengths = text.split("x")
-        if not all(length.isdecimal() and int(length) for length in lengths):
-            raise BadInputError("torus", text, "the nodes along each dimension, such as 4x4x4")
+        are_lengths = all(_LENGTH.fullmatch(length) for length in lengths)
+        if len(lengths) > MOST_DIMENSIONS or not are_lengths:
+            expected = f"the nodes along each of 1 to {MOST_DIMENSIONS} dimensions, such as 4x4x4"
+            raise BadInputError(key, text, expected)
         return cls(tuple(map(int, lengths)))
 
     @classmethod

@@ -194,10 +194,8 @@ def validate(
         reason = unpredicted_reason(observation, machine)
         seconds = None
         if not reason:
-            try:
-                seconds = predicted_seconds(observation, machine)
-            except TooManyMessagesError:
-                reason = f"more than {MOST_MESSAGES} messages"
+            times, reason = times_or_reason(observation, [machine])
+            seconds = times[0] if times else None
         validated.append(Validated(observation, seconds, reason, id(observation) not in seen))
         progress()
     return validated
@@ -215,6 +213,16 @@ def predicted_seconds(observation: Observation, machine: Machine) -> float:
     """Return the predicted time of what was observed."""
     (seconds,) = predicted_times(observation, [machine])
     return seconds
+
+
+def times_or_reason(
+    observation: Observation, machines: Sequence[Machine]
+) -> tuple[Sequence[float], str]:
+    """Return the predicted times of what was observed: see ``predicted_times``; without any, the reason."""
+    try:
+        return predicted_times(observation, machines), ""
+    except TooManyMessagesError:
+        return (), f"more than {MOST_MESSAGES} messages"
 
 
 def predicted_times(observation: Observation, machines: Sequence[Machine]) -> list[float]:
@@ -279,6 +287,8 @@ def unpredicted_reason(observation: Observation, machine: Machine) -> str:
                 return reason
     reason = other_peers_reason(observation) or unmet_reason(observation)
     reason = reason or _unknown_ports_reason(observation, machine)
+    if _is_only_known_along_paths(observation):
+        reason = reason or several_schedules_reason(observation)
     return reason or unknown_tiers_reason(observation, machine.tiers)
 
 
@@ -289,7 +299,12 @@ def _unknown_ports_reason(observation: Observation, machine: Machine) -> str:
         return "several ports of a rank are not simulated"
     if machine.path.further_port_s is None:
         return "the machine was not fitted to several ports of a rank"
-    return several_schedules_reason(observation)
+    return ""
+
+
+def _is_only_known_along_paths(observation: Observation) -> bool:
+    """Return whether an operation has costs that sums along paths have, and simulations do not."""
+    return observation.ports > 1 or observation.torus is not None or has_habits(observation)
 
 
 def curves_by_algorithm(validated: Iterable[Validated]) -> dict[str, dict[int, Validated]]:

@@ -192,6 +192,12 @@ def test_options_of_predictions_are_refused_beside_results(option, tmp_path):
     assert result.is_bad_input("--against, which compares the cases of the results")
 
 
+@pytest.mark.parametrize("option", ["--max-nodes=4", "--transport=mpi", "--library=MPICH"])
+def test_options_of_fits_are_refused_without_results(option):
+    name, _, value = option.partition("=")
+    assert invoke("predict", "--cluster", "1x25g-tcp", name, value).is_bad_input(name, "--fit")
+
+
 def test_files_without_a_correct_measurement_are_refused(tmp_path):
     hdf5.write_raw_file(raw_examples.raw(raw_examples.skipped()), tmp_path / "skipped.h5")
     result = invoke("predict", "--cluster", "1x25g-tcp", "--against", tmp_path)

@@ -202,17 +202,22 @@ def test_an_algorithm_has_the_name_of_ours_only_where_it_takes_the_same_steps(tm
 
 
 def test_rings_along_a_torus_have_its_lengths_as_parameters(tmp_path):
-    files = {f"{test}/1024_RING-B_CONT-UTOFU-0-6_int32.csv": times(5000) for test in range(4)}
+    files = {f"{test}/1024_RING-B_CONT-UTOFU-0-6_int32.csv": times(5000) for test in range(5)}
     shapes = ("2x3x4", "4x8", "2x2x2x2", "8")
     rows = [row(test=test, nnodes=shape) for test, shape in enumerate(shapes)]
+    rows.append(row(test=4, nnodes="3x3", tasks_per_node=2))
     machine = write_machine(tmp_path / "data", {TIMESTAMP: files}, rows, machine="fugaku")
     _, results = imported(tmp_path, machine)
-    found = {(row.ranks, row.algorithm, row.params.get("planes")) for row in results.rows}
+    found = {
+        (row.ranks, row.algorithm, row.params.get("planes"), row.params.get("rows"))
+        for row in results.rows
+    }
     assert found == {
-        (24, "bucket", 2),
-        (32, "bucket", 1),
-        (16, "RING-B_CONT", None),
-        (8, "RING-B_CONT", None),
+        (24, "bucket", 2, 3),
+        (32, "bucket", 1, 4),
+        (16, "RING-B_CONT", None, None),
+        (8, "RING-B_CONT", None, None),
+        (18, "RING-B_CONT", None, None),
     }
 
 

@@ -1,12 +1,15 @@
 """Complete exchanges: the ranks of a block stand for all, with the times that all ranks would have."""
 
+from dataclasses import replace
+
 import pytest
 from model_observations import observation
 
 from hpccoll.model import path_times
 from hpccoll.model.complete_exchange import complete_exchanges
+from hpccoll.model.critical_path import critical_path
 from hpccoll.model.machine import Machine, MessageCosts, PathCosts, Tier
-from hpccoll.model.path_times import largest_fold_of_ports, times_along_path
+from hpccoll.model.path_times import TypicalCosts, largest_fold_of_ports, times_along_path
 from hpccoll.model.torus_links import Torus
 from hpccoll.schedule import Cut, Layout, itemsize
 
@@ -56,6 +59,19 @@ def test_a_block_of_ranks_has_the_time_of_all(collective, layout, torus, monkeyp
     assert largest_fold_of_ports((schedule,), cut, 1) == fold
 
 
+@pytest.mark.parametrize("nbytes", [4 * 64, 4 * 12345])
+def test_the_largest_unit_decides_if_units_differ(nbytes, monkeypatch):
+    layout = Layout.of(256, 1)
+    schedule, cut = operation("all_reduce", "direct", layout, nbytes)
+    machine = MACHINE.in_job(layout.nodes)
+    of_all = times_along_path(schedule, cut, [machine], "float32")
+    fold = largest_fold_of_ports((schedule,), cut, 1)
+    monkeypatch.setattr(path_times, "MOST_EXCHANGING", 32)
+    assert complete_exchanges(schedule, cut).block < layout.ranks
+    assert times_along_path(schedule, cut, [machine], "float32") == pytest.approx(of_all, rel=0.05)
+    assert largest_fold_of_ports((schedule,), cut, 1) == fold
+
+
 @pytest.mark.parametrize(
     ("collective", "algorithm"),
     [
@@ -63,7 +79,23 @@ def test_a_block_of_ranks_has_the_time_of_all(collective, layout, torus, monkeyp
         ("all_gather", "ring"),
         ("reduce", "binomial"),
         ("gather", "direct"),
+        ("broadcast", "direct"),
+        ("all_reduce", "null"),
     ],
 )
 def test_other_algorithms_are_no_complete_exchanges(collective, algorithm):
     assert complete_exchanges(*operation(collective, algorithm, Layout.of(16, 1))) is None
+
+
+def test_a_message_of_the_block_passes_links_that_carry_the_mean_of_all():
+    schedule, cut = operation("all_to_all", "direct", Layout.of(16, 1), 16 << 10)
+    path = critical_path(complete_exchanges(schedule, cut), TypicalCosts(), Torus((2, 8)))
+    # of the 16 messages of a node, along the last dimension 2 pass one link backwards, 2 two and 2 three
+    assert {(message.hops, message.link_bytes): n for message, n in path.items()} == {
+        (2, 12 << 10): 1
+    }
+
+
+def test_exchanges_in_several_lanes_are_not_followed_as_one():
+    schedule, cut = operation("all_to_all", "direct", Layout.of(16, 1))
+    assert complete_exchanges(schedule, replace(cut, lanes=2)) is None

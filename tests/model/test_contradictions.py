@@ -48,6 +48,9 @@ CONTRADICTIONS = {
         {"layout": {"ranks_per_node": 8, "rails": 4}, "uplink": {"oversubscription": 2}},
         ["uplink.oversubscription: 2.0", "layout.nodes_per_rack"],
     ),
+    "links of a torus": (
+        {"torus": {"dimensions": 3, "hop_s": 1e-7, "link_bytes_per_s": 6e9}}, ["torus.dimensions: 3", "critical_path"],
+    ),
 }  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from model_observations import observation
 
+from hpccoll.model import critical_path as critical_path_module
 from hpccoll.model.critical_path import (
     PathFold,
     PathMessage,
@@ -19,6 +20,7 @@ from hpccoll.model.equal_waves import OperationWaves
 from hpccoll.model.machine import Machine, MessageCosts, Tier
 from hpccoll.model.simulation import simulate_waves
 from hpccoll.model.torus_links import Torus
+from hpccoll.model.traffic import LaneWave, TooManyMessagesError, WaveRun
 from hpccoll.schedule import Cut, Layout, itemsize
 from hpccoll.schedule.layout import TIERS
 
@@ -153,6 +155,82 @@ def test_a_path_of_many_kinds_of_folds_has_all_of_them():
     assert sorted(folds) == [4 << step for step in range(11)]
 
 
+class ListedWaves:
+    """Waves of listed messages of all ranks, (source, target, bytes), each of which ends a step of all its ranks."""
+
+    def __init__(self, layout, *waves, folds=()):
+        self.layout = self.placed = layout
+        self.block = layout.ranks
+        runs = []
+        for place, messages in enumerate(waves):
+            source, target, nbytes = np.array(messages).T
+            reduces = np.full(len(messages), place in folds)
+            ended = np.unique([source, target])
+            runs.append(WaveRun((LaneWave.of(source, target, reduces, nbytes, ended),), 1))
+        self.runs = runs
+
+    def of(self, _lane):
+        return self.runs
+
+
+SIZE = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("messages", "last"),
+    [
+        # the other message of the rank stays inside the node
+        ([(0, 1, SIZE), (0, 2, SIZE)], PathMessage("rack", SIZE, 1, SIZE, SIZE, received=True)),
+        ([(0, 2, SIZE), (0, 4, SIZE)], PathMessage("rack", SIZE, 1, 2 * SIZE, 2 * SIZE, received=True)),
+        ([(0, 4, SIZE), (2, 4, SIZE)], PathMessage("rack", SIZE, 1, 2 * SIZE, 2 * SIZE, received=True)),
+        # another rank sends through the port of the node, or receives through it
+        ([(0, 2, SIZE), (1, 4, 4 * SIZE)], PathMessage("rack", SIZE, 0, SIZE, 5 * SIZE, received=True)),
+        ([(0, 4, SIZE), (2, 5, 4 * SIZE)], PathMessage("rack", SIZE, 0, SIZE, 5 * SIZE, received=True)),
+        ([(0, 1, 9 * SIZE), (1, 4, 8)], PathMessage("node", 9 * SIZE, 0, 9 * SIZE, 0, received=True)),
+        # the first of two messages to a rank arrives last
+        ([(2, 1, SIZE), (0, 1, SIZE)], PathMessage("rack", SIZE, 0, SIZE, SIZE, received=True)),
+    ],
+    ids=["inside", "sender", "receiver", "port out", "port in", "no port", "latest"],
+)  # fmt: skip
+def test_a_message_shares_what_others_pass_at_the_same_time(messages, last):
+    assert critical_path(ListedWaves(Layout.of(6, 2), messages), Costs()) == {last: 1}
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "messages_on_path"), [(SIZE, {SIZE: 2}), (64, {SIZE: 1})], ids=["waits", "does not"]
+)
+def test_a_large_message_waits_for_a_receiver_that_folds(nbytes, messages_on_path):
+    waves = ListedWaves(Layout.of(3, 1), [(2, 1, SIZE)], [(0, 1, nbytes)], folds=(0,))
+    path = critical_path(waves, Costs())
+    assert path.pop(PathFold(SIZE)) == 1
+    assert {message.nbytes: count for message, count in path.items()} == messages_on_path
+
+
+def test_a_sender_begins_its_next_step_when_it_has_sent():
+    waves = ListedWaves(Layout.of(3, 1), [(0, 1, 64)], [(0, 2, 64)])
+    received = PathMessage("rack", 64, 0, 64, 64, received=True)
+    assert critical_path(waves, Costs()) == {received._replace(received=False): 1, received: 1}
+
+
+def test_more_messages_than_a_fit_can_follow_are_refused(monkeypatch):
+    waves = ListedWaves(Layout.of(2, 1), [(0, 1, 8)])
+    waves.runs = [WaveRun(waves.runs[0].waves, 5)]
+    monkeypatch.setattr(critical_path_module, "MOST_MESSAGES", 5)
+    assert critical_path(waves, Costs()).total() == 5
+    monkeypatch.setattr(critical_path_module, "MOST_MESSAGES", 4)
+    with pytest.raises(TooManyMessagesError):
+        critical_path(waves, Costs())
+
+
+def test_progress_is_in_messages_of_all_ranks():
+    schedule, cut = operation("all_reduce", "ring", 1 << 20, Layout.of(8, 1))
+    waves = OperationWaves((schedule,), cut)
+    assert waves.block < 8
+    shown = []
+    path_seconds(waves, Costs(), [Costs()], progress=shown.append)
+    assert shown[-1] == 8 * 14
+
+
 def test_segments_are_folded_while_the_rest_of_a_message_is_on_its_way():
     message = PathMessage("rack", 4096, 0, 4096, 0, received=True)
     small = PathMessage("rack", 512, 0, 512, 0, received=True)
@@ -164,9 +242,34 @@ def test_segments_are_folded_while_the_rest_of_a_message_is_on_its_way():
         small: 2,
         PathFold(512): 2,
     }
+    assert folded_in_segments(path, 3000)[message._replace(segments=2)] == 1, "one is not full"
+    assert folded_in_segments(path, 4096) == path, "a message of one segment"
+
+
+def test_segments_are_of_all_messages_before_the_folds():
+    near = PathMessage("rack", 4096, 0, 4096, 0, received=True)
+    far = near._replace(tier="fabric")
+    sent = near._replace(received=False)
+    folds = {PathFold(1024): 3}
+    path = Counter({sent: 1, near: 2, far: 2, PathFold(4096): 3})
+    assert folded_in_segments(path, 1024) == {
+        sent: 1,
+        near._replace(segments=4): 2,
+        far: 1,
+        far._replace(segments=4): 1,
+        **folds,
+    }
+    assert folded_in_segments(Counter({sent: 1, PathFold(4096): 3}), 1024) == {sent: 1, **folds}
+
+
+def test_messages_inside_a_node_pass_no_link():
+    inside = PathMessage("node", 4096, 0, 4096, 0, received=True)
+    assert sharing_links(Counter({inside: 1}), 2) == {inside: 1}
 
 
 def test_ports_that_send_over_one_link_pass_it_together():
     message = PathMessage("rack", 4096, 0, 4096, 0, received=True)
     path = Counter({message: 2, PathFold(4096): 1})
     assert sharing_links(path, 2) == {message._replace(link_bytes=8192): 2, PathFold(4096): 1}
+    crossing = message._replace(link_bytes=5000)  # the link of another message of the same port
+    assert sharing_links(Counter({crossing: 1}), 2) == {crossing._replace(link_bytes=10000): 1}

@@ -157,6 +157,12 @@ def test_the_library_of_a_fit_is_one_of_those_in_the_results(tmp_path):
     assert invoke(*what, "MPICH").is_bad_input("--library", "Open MPI 4.1.6")
 
 
+@pytest.mark.parametrize("most_nodes", [-1, 0, 3])
+def test_fewer_nodes_than_any_job_has_are_refused(most_nodes, tmp_path):
+    fit = invoke("fit", results_of(tmp_path, (4, 8)), "--max-nodes", most_nodes)
+    assert fit.is_bad_input("--max-nodes", f"{most_nodes} is not valid", "at least 4")
+
+
 HOSTS = ("a1.cluster", "a2.cluster", "a3.cluster", "a4.cluster", "b1", "b2", "b3", "b4")
 
 

@@ -9,7 +9,7 @@ from predicted_machines import MEASURED
 from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.common.errors import BadInputError
 from hpccoll.model.event_simulation import simulate_events
-from hpccoll.model.machine import Cpus, MessageCosts
+from hpccoll.model.machine import Cpus, MessageCosts, PathCosts
 from hpccoll.model.machine_content import cluster_names
 from hpccoll.model.machine_file import MachineFile, read_machine, write_machine
 from hpccoll.model.machine_sections import SCHEMA, VERSION, AggregatorKind, DeclaredSections
@@ -84,6 +84,53 @@ def test_a_faster_network_has_faster_tiers_ports_and_uplinks_and_the_same_nodes(
     assert distances == ["within what was measured", "a network x2"]
     assert mine.with_network(None) is mine.with_network(1) is mine
     assert mine.with_network(4).with_network(0.25) is mine
+
+
+ALONG_PATHS = BARE | {
+    "critical_path": {
+        "following_s": {"value": 2e-7, "low": 1e-7, "high": 4e-7},
+        "further_port_s": {"value": 3e-7, "low": 2e-7, "high": 5e-7},
+        "ports_bytes_per_s": {"value": 4e10, "low": 2e10, "high": 8e10},
+        "segment_s": {"value": 1e-7, "high": 2e-7},
+        "address_s": {"value": 1e-6, "low": 5e-7},
+    },
+    "torus": {
+        "dimensions": 3,
+        "hop_s": {"value": 1e-7, "low": 5e-8},
+        "link_bytes_per_s": {"value": 5e9, "low": 4e9, "high": 1e10},
+    },
+    "larger_jobs": {
+        "from_nodes": 64,
+        "tiers": {
+            "node": {"latency_s": 1e-6, "bytes_per_s": 2e10},
+            "rack": {"latency_s": 2, "bytes_per_s": 2},
+        },
+        "port": {"bytes_per_s": 1e10},
+    },
+}
+
+
+def test_the_costs_of_critical_paths_are_low_or_high_together():
+    machine = MachineFile.of(**ALONG_PATHS)
+    costs = [machine.machine(bound).path for bound in BOUNDS]
+    assert costs == [
+        PathCosts(2e-7, 3e-7, 1 / 4e10, 1e-7, 1e-6, 1e-7, 1 / 5e9),
+        PathCosts(1e-7, 2e-7, 1 / 8e10, 1e-7, 5e-7, 5e-8, 1 / 1e10),
+        PathCosts(4e-7, 5e-7, 1 / 2e10, 2e-7, 1e-6, 1e-7, 1 / 4e9),
+    ]
+
+
+def test_a_faster_network_has_faster_links_and_is_as_much_faster_for_larger_jobs():
+    machine = MachineFile.of(**ALONG_PATHS)
+    usual, faster = (each.machine().in_job(64) for each in (machine, machine.with_network(4)))
+    assert faster.path == replace(
+        usual.path,
+        ports_byte_s=pytest.approx(usual.path.ports_byte_s / 4),
+        link_byte_s=pytest.approx(usual.path.link_byte_s / 4),
+    )
+    assert faster.port_byte_s == pytest.approx(usual.port_byte_s / 4)
+    assert faster.tiers["node"] == usual.tiers["node"]
+    assert faster.tiers["rack"].of(8).byte_s == pytest.approx(usual.tiers["rack"].of(8).byte_s / 4)
 
 
 def test_channels_of_nccl_are_as_fast_as_the_network_and_no_faster_than_nodes():

@@ -15,7 +15,7 @@ from hpccoll.model.machine import Machine, MessageCosts, Tier
 from hpccoll.model.machine_file import read_machine, write_machine
 from hpccoll.model.observations import observations
 from hpccoll.model.predict import Request, predict
-from hpccoll.model.validation import predicted_seconds
+from hpccoll.model.validation import predicted_seconds, validate
 from hpccoll.schedule import Layout
 from hpccoll.store.result_files import read_all
 
@@ -197,6 +197,40 @@ def test_the_racks_of_a_larger_job_are_as_measured_unless_the_user_says_it():
     assert "assumed: 4 nodes in a rack" in of_torus(machine, 64).distance
     assert machine.layout(64, nodes_per_rack=32).racks == 2
     assert "assumed" not in of_torus(machine, 64, nodes_per_rack=32).distance
+
+
+def test_several_schedules_at_once_are_not_predicted_on_a_torus_or_several_ports(on_tori):
+    for job in ({"torus": "2x2x2"}, {"torus": "2x2x2", "ports": 2}):
+        request = Request(
+            nodes=[8], sizes=[1 << 20], algorithms=["ring", "double_binary_tree"], **job
+        )
+        predicted = predict(on_tori, request)
+        assert [prediction.algorithm for prediction in predicted.predictions] == ["ring"]
+        (reason,) = predicted.left_out
+        assert "schedules at once" in reason
+        measured = observation(
+            "all_reduce", "double_binary_tree", 1 << 20, 1.0, Layout.of(8, 1), **job
+        )
+        (case,) = validate([measured], on_tori.machine())
+        assert (case.seconds, "several schedules at once" in case.reason) == (None, True)
+
+
+def test_segments_of_our_own_programs_are_channels():
+    machine = machine_of(on(Layout.of(4, 1)), on(Layout.of(8, 1))).machine()
+    layout = Layout.of(8, 1)
+    for algorithm in ("ring", "double_binary_tree"):
+        with_segments, with_channels = (
+            observation("all_reduce", algorithm, 1 << 20, 1.0, layout, channels=4, **params)
+            for params in ({"segment": 1 << 16}, {})
+        )
+        expected = predicted_seconds(with_channels, machine)
+        assert predicted_seconds(with_segments, machine) == expected
+
+
+def test_jobs_on_a_torus_of_one_node_tell_nothing_of_its_links(tmp_path):
+    machine = machine_of(*(on(Layout.of(ranks, ranks), torus="1x1x1") for ranks in (4, 8)))
+    write_machine(machine, tmp_path / "machine.json")
+    assert read_machine(tmp_path / "machine.json", "--machine").torus is None
 
 
 def test_a_torus_of_a_machine_without_one_is_refused():

@@ -51,7 +51,7 @@ def test_the_bytes_of_all_links_are_those_of_all_hops():
     assert fullest.max() * torus.nodes * 2 * 3 >= (hops * nbytes).sum()
 
 
-@pytest.mark.parametrize("text", ["", "4x", "0x4", "4x4y", "-1"])
+@pytest.mark.parametrize("text", ["", "4x", "0x4", "4x4y", "-1", "9" * 5000, "x".join("1" * 9)])
 def test_a_shape_that_is_none_is_refused(text):
     with pytest.raises(BadInputError):
         Torus.parse(text)
@@ -92,6 +92,19 @@ def test_the_fullest_link_is_that_of_a_walk_along_all_links(shape):
     nbytes = draw.integers(1, 100, 150)
     walked = one_link_after_another(torus, source, target, nbytes)
     assert torus.link_bytes(source, target, nbytes).tolist() == walked
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (3, 5), (2, 4, 3), (1, 6)])
+def test_all_links_of_a_dimension_carry_the_mean_where_each_node_sends_to_all_others(shape):
+    torus = Torus(shape)
+    everyone = all_of(torus)
+    source, target = np.repeat(everyone, torus.nodes), np.tile(everyone, torus.nodes)
+    of_first = source == 0
+    fullest = torus.link_bytes(source, target, np.full(len(source), 10))[of_first]
+    mean = torus.mean_link_bytes(
+        source[of_first], target[of_first], np.full(torus.nodes, 10), torus.nodes
+    )
+    assert mean.tolist() == fullest.tolist()
 
 
 @pytest.mark.parametrize(
