@@ -52,15 +52,24 @@ LEAST_ERROR = 0.03
 """The least typical relative error of a row."""
 
 MAX_ITERATIONS = 60
+
 CONVERGED = 1e-4
+"""The change of all parameters in an iteration below which it is the last one."""
+
 ROUGH_ITERATIONS = 4
 """The first iterations, in which the typical error is ``ROUGH_ERROR``; later ones estimate it."""
+
 ROUGH_ERROR = 0.3
+"""The typical relative error of a row in the first iterations."""
+
 LARGEST_STEP = 0.7
 """How much an iteration changes a parameter at most."""
+
 NORMAL_DEVIATIONS = 1.4826
 """The standard deviation of a normal distribution over its median absolute deviation."""
+
 NODE = "node"
+
 Parameter: TypeAlias = tuple[str, str, int]
 """The name of a parameter, the curve or the group of jobs that it belongs to, and its number there."""
 

@@ -236,7 +236,7 @@ def models_of(
 
 
 def _check_most_nodes(most_nodes: int | None, runs: Sequence["_MeasuredRun"]) -> None:
-    """Check that some job has at most so many nodes; else BadInputError."""
+    """Check that some job has at most ``most_nodes`` nodes; else BadInputError."""
     nodes = [observation.layout.nodes for run in runs for observation in run.observed]
     least = min(nodes, default=1)
     if most_nodes is not None and most_nodes < least:

@@ -11,12 +11,14 @@ from model_observations import observation, observed
 
 from hpccoll.model.collective_fit import fit_collectives
 from hpccoll.model.collective_machine import _file, _Operations, _unmodelled_reason
-from hpccoll.model.machine import Machine, MessageCosts, Tier
+from hpccoll.model.machine import Cpus, Machine, MessageCosts, Tier
 from hpccoll.model.machine_file import read_machine, write_machine
 from hpccoll.model.observations import observations
+from hpccoll.model.path_times import sums_paths
 from hpccoll.model.predict import Request, predict
+from hpccoll.model.unknown_messages import schedules_of
 from hpccoll.model.validation import predicted_seconds, validate
-from hpccoll.schedule import Layout
+from hpccoll.schedule import Cut, Layout
 from hpccoll.store.result_files import read_all
 
 SIZES = (256, 1 << 14, 1 << 20, 1 << 26)
@@ -43,6 +45,7 @@ ALGORITHMS = (
     ("all_gather", "bruck"),
     ("all_to_all", "direct"),
     ("reduce", "binomial"),
+    ("broadcast", "binomial"),
 )
 
 
@@ -197,6 +200,19 @@ def test_the_racks_of_a_larger_job_are_as_measured_unless_the_user_says_it():
     assert "assumed: 4 nodes in a rack" in of_torus(machine, 64).distance
     assert machine.layout(64, nodes_per_rack=32).racks == 2
     assert "assumed" not in of_torus(machine, 64, nodes_per_rack=32).distance
+
+
+def test_resources_and_aggregators_that_were_not_fitted_are_simulated(on_tori):
+    machine = on_tori.machine()
+    one = observation("all_reduce", "ring", 1 << 20, 1.0, Layout.of(8, 1))
+    (schedule,) = schedules_of(one)
+    cut = Cut(one.call, 1 << 18, schedule.units, 1, 4)
+    assert sums_paths(machine, [schedule], cut)
+    assert not sums_paths(machine, [schedule], replace(cut, lanes=2))
+    for declared in ({"uplink_byte_s": 1e-9}, {"memory_byte_s": 1e-9}, {"cpus": Cpus(4)}):
+        assert not sums_paths(replace(machine, **declared), [schedule], cut)
+    with_aggregator = replace(schedule, layout=schedule.layout.with_aggregators(1))
+    assert not sums_paths(machine, [with_aggregator], cut)
 
 
 def test_several_schedules_at_once_are_not_predicted_on_a_torus_or_several_ports(on_tori):

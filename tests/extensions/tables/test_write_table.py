@@ -28,6 +28,7 @@ from hpccoll.extensions.tables.formats.write_table import (
 )
 from hpccoll.extensions.tables.library_choices import library_choices
 from hpccoll.extensions.tables.table_conclusion import TableConclusion, conclusion_findings
+from hpccoll.extensions.tables.tuning_formats import _table_findings
 from hpccoll.extensions.tables.verified_table_text import CHANGES_NOTHING
 from hpccoll.store import hdf5
 from hpccoll.store.case_times import CaseTimes
@@ -366,6 +367,14 @@ def test_json_has_a_finding_on_the_sizes_that_a_table_leaves_to_the_library_unme
     assert (finding["values"]["smallest"], finding["values"]["largest"]) == (65536, 65536)
 
 
+def test_json_has_a_warning_on_sizes_that_a_table_without_a_default_serves_unmeasured():
+    curves = {"default": {65536: 9}, "nccl-tree": {65536: 5}}
+    environments = {"nccl-tree": {"NCCL_PROTO": "LL"}}
+    choices, _ = choices_of("nccl-csv", library_results("nccl", curves, environments=environments))
+    (finding,) = _table_findings(choices)
+    assert (finding.kind, finding.severity) == ("not_measured", "warning")
+
+
 TREE_VARIABLE = "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE"
 
 
@@ -378,6 +387,16 @@ def test_verifying_a_table_that_changes_nothing_ends_with_0_and_says_so(place):
     assert CHANGES_NOTHING in found.out
     record = json.loads(invoke("tune", ".", "--verify", table, "--json").out)
     assert (record["changes_nothing"], len(record["calls"])) == (True, 1)
+
+
+def test_a_table_that_the_library_refuses_is_not_said_to_change_nothing(place):
+    table = place / "cut.rules"
+    table.touch()
+    write_raw(place, "table", {1024: 2000}, environment={TREE_VARIABLE: str(table)})
+    found = invoke("tune", ".", "--verify", table, "--format", "openmpi", "--json")
+    record = json.loads(found.out)
+    assert (found.code, record["calls"], record["changes_nothing"]) == (3, [], False)
+    assert record["findings"]
 
 
 def test_verifying_a_table_that_names_an_algorithm_ends_with_3_if_nothing_shows_what_ran(place):
