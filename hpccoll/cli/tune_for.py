@@ -72,7 +72,7 @@ def tune_for(
     table = directory / f"{library}.table"
     # With --json, stdout is one document: the gain.
     with redirect_stdout(sys.stderr if as_json else sys.stdout):
-        tables_that_write(library).write(results, library, table, as_json=False)
+        tables_that_write(library).write(results, library, table, no_default=False, as_json=False)
         print(
             f"to check it: measure with these variables set, then 'hpccoll tune RESULTS --verify {table}'"
         )

@@ -326,12 +326,30 @@ def test_a_table_that_changes_nothing_is_said_to_change_nothing(place):
     assert "no algorithm is clearly faster" in found.out
 
 
-def json_of_table(place, half):
+def json_of_table(place, half, *options):
     """Return the JSON of a table of two sizes, whose times vary by this share."""
     write_raw(place, "default", {1024: 2000, 65536: 9000}, half=half)
     write_raw(place, "mpich-ring", {1024: 3000, 65536: 5000}, half=half)
-    found = invoke("tune", ".", "--format", "mpich", "--out", "tree.json", "--json")
+    found = invoke("tune", ".", "--format", "mpich", "--out", "tree.json", "--json", *options)
     return json.loads(found.out)
+
+
+def test_a_table_without_the_default_names_an_algorithm_for_calls_that_are_not_clearly_faster(
+    place,
+):
+    named = json_of_table(place, 0.8, "--no-default")["ranges"]
+    assert {size_range["choice"]["algorithm"] for size_range in named} == {"ring"}
+    assert json_of_table(place, 0.8)["changes_nothing"]
+    assert invoke("tune", "--lint", "tree.json").code == 0
+
+
+@pytest.mark.parametrize(
+    "options", [("--out", "t.json"), ("--format", "mpich", "--verify", "tree.json"), ()]
+)
+def test_only_a_librarys_table_can_be_without_its_default(place, options):
+    write_raw(place, "default", {1024: 2000})
+    (place / "tree.json").write_text(write_mpich_json([]))
+    assert invoke("tune", ".", "--no-default", *options).is_bad_input("--no-default")
 
 
 def test_json_says_as_the_text_does_what_is_within_the_noise_and_whether_the_table_changes_anything(
