@@ -152,9 +152,9 @@ def _check_together(used: Mapping[str, object], form: "ContributorForm", *, rati
 
 
 def _check_unused(option: str, excluded: "Sequence[str]", used: Mapping[str, object]) -> None:
-    for other in excluded:
-        if used[other]:
-            raise UnusableError(option, f"{option} and {other} exclude each other")
+    for excluded_option in excluded:
+        if used[excluded_option]:
+            raise UnusableError(option, f"{option} and {excluded_option} exclude each other")
 
 
 def _check_empty(form: "ContributorForm") -> None:

@@ -252,7 +252,7 @@ def _of_library(runs: Sequence["_MeasuredRun"], library: str) -> list["_Measured
 
 
 def _not_among(option: str, value: str, valid: Collection[str]) -> BadInputError:
-    """Return that a value of an option is none of the valid ones, of which there may be none."""
+    """Return that a value of an option is none of the valid ones; there may be no valid one."""
     if not valid:
         return UnusableError(
             option, f"no result of a known {option.removeprefix('--')} is in PATHS"
