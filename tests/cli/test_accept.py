@@ -403,6 +403,13 @@ def test_figures_of_two_nodes_are_named_beside_four_that_they_do_not_judge(outpu
     assert all(("on 2 nodes" in row["reason"]) == is_named for row in rows)
 
 
+def test_figures_of_four_nodes_are_named_beside_two_that_nobody_published(output):
+    path = output({GIB: 250}, ranks=16, nodes=2)
+    path.write_text(path.read_text().replace("NVIDIA H100 80GB HBM3", "NVIDIA B200"))
+    rows = accept(path, "--cluster", "aws-p6-b200", code=0)
+    assert all("on 4 nodes" in row["reason"] for row in rows)
+
+
 def test_without_names_of_gpus_the_clusters_with_as_many_a_node_are_proposed(output):
     path = output(HEALTHY)
     path.write_text(path.read_text().replace("NVIDIA H100 80GB HBM3", "NVIDIA Graphics Device"))

@@ -17,7 +17,7 @@ def noise(algorithm, *sizes):
 
 
 def choices_with(*unused, faster_at=()):
-    """Return the choices of two sizes, of which a ring is faster at some, with what is not used."""
+    """Return the choices of two sizes, at some of them a ring is faster, with what is not used."""
     default = {SMALL: 10, LARGE: 10}
     ring = {size: 5 if size in faster_at else 20 for size in default}
     results = library_results("openmpi", {"default": default, "openmpi-ring": ring})
