@@ -1,6 +1,6 @@
 """The critical path of an operation: how often each kind of message, and each fold, follows another on it.
 
-The time of an operation is the sum of the times of what is on the path. Each of these is linear in
+The time of an operation is the sum of the times of what is on the path. Each time is linear in
 the parameters of a machine. So once the path is known, a fit of the parameters to measured times is
 a regression. The path follows the simulation in waves (``wave_simulation``) for one lane: messages
 of a wave share the rates of their ranks and of the ports of their nodes.
