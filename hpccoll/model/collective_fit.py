@@ -226,9 +226,11 @@ class CollectiveModel:
         return [*term, (self.number("address", ""), 1)]
 
     def _message_terms(self, message: PathMessage, row: FittedRow) -> list[Term]:
+        """Return the times that a message would take if it were held up by one resource alone: the longest counts."""
         ports = row.ports
         curve = self.curve(message.tier, row.nodes)
         knots = [self.number("curve", curve, knot) for knot in range(len(KNOTS))]
+        # the knots before and after its size; the first or the last two if it is beyond these
         place = sum(message.nbytes >= size for size in KNOTS[1:-1])
         low, high = knots[place], knots[place + 1]
         width = KNOTS[place + 1] - KNOTS[place]

@@ -13,6 +13,7 @@ from hpccoll.store.schema import (
     IN_TURN,
     NOTHING_COPIED,
     PARTS_COPIED,
+    PEERS,
     PORT_USE,
     VECTOR_COPIED,
 )
@@ -37,6 +38,23 @@ def test_ports_share_the_vector_and_those_used_in_turn_repeat_the_path():
     assert messages(ring()) == {(SIZE // 8, 14)}
     assert messages(ring(ports=6)) == {(SIZE // 6 // 8, 14)}
     assert messages(ring(ports=6, **{PORT_USE: IN_TURN})) == {(SIZE // 6 // 8, 6 * 14)}
+
+
+@pytest.mark.parametrize(
+    ("params", "ports_of_link"),
+    [
+        ({"torus": "8"}, 1),
+        ({"torus": "8", "ports": 5}, 3),
+        ({"torus": "8", "ports": 5, PORT_USE: IN_TURN}, 1),
+        ({"torus": "8", "ports": 5, PEERS: "torus"}, 3),
+        ({"torus": "8", PEERS: "torus"}, 0),
+        ({"torus": "2x2"}, 0),
+    ],
+)
+def test_ports_share_the_links_of_a_torus_of_the_nodes(params, ports_of_link):
+    work, _ = operation_work(ring(**params))
+    (message,) = (kind for kind in work if type(kind) is PathMessage)
+    assert message.link_bytes == ports_of_link * message.nbytes
 
 
 @pytest.mark.parametrize(
