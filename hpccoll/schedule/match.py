@@ -425,8 +425,8 @@ def _unpaired(
         for pair, listed in ends.items():
             if pair[:2] in unpaired:
                 counts[pair[:2]].update(end.step for end in listed)
-    found = [_first_difference(*pair, sent[pair], received[pair]) for pair in unpaired]
-    return sorted(found, key=lambda each: (min(each.sent_in, each.landed_in), each))
+    differences = [_first_difference(*pair, sent[pair], received[pair]) for pair in unpaired]
+    return sorted(differences, key=lambda first: (min(first.sent_in, first.landed_in), first))
 
 
 def _first_difference(
@@ -457,23 +457,23 @@ def _outermost(counts: Counter[int]) -> list[int]:
     return [*steps[:2], *steps[-2:]]
 
 
-def _unpaired_text(schedule: Schedule, found: _Unpaired, skip: int) -> str:
+def _unpaired_text(schedule: Schedule, unpaired: _Unpaired, skip: int) -> str:
     """Return in which step the two ranks differ, with the numbers of messages there and in all steps."""
     sent = received = 0
-    for step in schedule.steps(found.source):
-        for action, peer, _ in _numbered(step, found.source):
-            sent += isinstance(action, Send) and peer == found.target
-    for step in schedule.steps(found.target):
-        for action, peer, _ in _numbered(step, found.target):
-            received += isinstance(action, Recv | RecvReduce) and peer == found.source
+    for step in schedule.steps(unpaired.source):
+        for action, peer, _ in _numbered(step, unpaired.source):
+            sent += isinstance(action, Send) and peer == unpaired.target
+    for step in schedule.steps(unpaired.target):
+        for action, peer, _ in _numbered(step, unpaired.target):
+            received += isinstance(action, Recv | RecvReduce) and peer == unpaired.source
     steps = _steps_of_message(
-        found.source, found.target, found.sent_in + skip, found.landed_in + skip
+        unpaired.source, unpaired.target, unpaired.sent_in + skip, unpaired.landed_in + skip
     )
-    source = f"rank {found.source}"
-    target = f"rank {found.target}"
-    messages = format_count(found.sent, "message") if found.sent else "no message"
-    text = f"{steps}: {source} sends {messages} to {target}, {target} receives {found.received or 'none'} from {source}"
-    if (sent, received) != (found.sent, found.received):
+    source = f"rank {unpaired.source}"
+    target = f"rank {unpaired.target}"
+    messages = format_count(unpaired.sent, "message") if unpaired.sent else "no message"
+    text = f"{steps}: {source} sends {messages} to {target}, {target} receives {unpaired.received or 'none'} from {source}"
+    if (sent, received) != (unpaired.sent, unpaired.received):
         text += f"; in all steps: {sent} and {received}"
     return text
 

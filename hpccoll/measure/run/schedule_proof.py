@@ -36,7 +36,7 @@ def _fault(call: CollectiveCall, slices: tuple[Schedule, ...], *, in_place: bool
     """Return the fault of a schedule, if any; all sizes of a case share it."""
     from hpccoll.schedule.prove import prove  # a run with right results never needs it
 
-    placed = slices if in_place else tuple(out_of_place(call, each) for each in slices)
+    placed = slices if in_place else tuple(out_of_place(call, schedule) for schedule in slices)
     try:
         prove(call, placed, in_place=in_place)
     except ScheduleError as error:

@@ -105,7 +105,7 @@ def step_and_buffer_lines(view: ScheduleView, unit: int | None = None) -> Iterat
         for step in range(trace.steps):
             head = f"step {step + 1}: "
             indent = " " * len(head)
-            lines = part_lines(trace, step) if view.is_part else step_lines(trace, step)
+            lines = part_lines(trace, step) if view.is_part else action_lines(trace, step)
             for i, line in enumerate(lines):
                 yield from wrap(
                     line,
@@ -271,7 +271,7 @@ def part_lines(trace: Trace, number: int) -> list[str]:
     return [f"every rank r of the first {RANKS_OF_PART} {rule} (modulo {p}): rank 0 {example}"]
 
 
-def step_lines(trace: Trace, number: int) -> list[str]:
+def action_lines(trace: Trace, number: int) -> list[str]:
     """Return the text of step ``number``, a line for all ranks whose actions are alike.
 
     If the actions of all workers differ by a rotation of ranks and units only, one line describes

@@ -7,7 +7,7 @@ from drawing_examples import NAMES, view, views
 from golden_page import assert_golden
 
 from hpccoll.render.pictures.buffer_state import BufferState, buffer_state
-from hpccoll.render.pictures.schedule_text import buffer_lines, describe, step_lines
+from hpccoll.render.pictures.schedule_text import buffer_lines, describe, action_lines
 from hpccoll.render.pictures.schedule_view import view_of
 from hpccoll.schedule import (
     Copy,
@@ -38,7 +38,7 @@ def test_the_texts_of_some_schedules_are_the_golden_page():
         for steps in (folds_in_order, wraps, uses_other_buffers)
         for trace in [trace_schedule(Schedule(Layout.of(3), 4, steps))]
         for number in range(trace.steps)
-        for line in step_lines(trace, number)
+        for line in action_lines(trace, number)
     ]
     assert_golden("schedules", "\n\n".join([*map(describe, shown), "\n".join(steps)]) + "\n")
 
