@@ -472,7 +472,8 @@ def _unpaired_text(schedule: Schedule, unpaired: _Unpaired, skip: int) -> str:
     source = f"rank {unpaired.source}"
     target = f"rank {unpaired.target}"
     messages = format_count(unpaired.sent, "message") if unpaired.sent else "no message"
-    text = f"{steps}: {source} sends {messages} to {target}, {target} receives {unpaired.received or 'none'} from {source}"
+    arrivals = unpaired.received or "none"
+    text = f"{steps}: {source} sends {messages} to {target}, {target} receives {arrivals} from {source}"
     if (sent, received) != (unpaired.sent, unpaired.received):
         text += f"; in all steps: {sent} and {received}"
     return text

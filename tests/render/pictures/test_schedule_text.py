@@ -7,7 +7,7 @@ from drawing_examples import NAMES, view, views
 from golden_page import assert_golden
 
 from hpccoll.render.pictures.buffer_state import BufferState, buffer_state
-from hpccoll.render.pictures.schedule_text import buffer_lines, describe, action_lines
+from hpccoll.render.pictures.schedule_text import action_lines, buffer_lines, describe
 from hpccoll.render.pictures.schedule_view import view_of
 from hpccoll.schedule import (
     Copy,

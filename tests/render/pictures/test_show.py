@@ -82,7 +82,7 @@ def test_a_schedule_without_the_result_is_one_line_and_shows_its_steps(monkeypat
     assert line.startswith(
         "hpccoll: all_reduce by faulty: after step 1, the last one, rank 0 ends without rank 1's unit 0"
     )
-    assert result.out.startswith("\nround 1: every rank r")
+    assert result.out.startswith("\nstep 1: every rank r")
     assert "proven" not in result.out
 
 
