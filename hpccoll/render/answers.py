@@ -302,7 +302,7 @@ LEAST_SPREAD = 1.1
 
 
 def _by_size(chosen: RecommendedRange) -> str:
-    """Return how the factor over native varies: `` (0.94x to 2.40x by size; slower at 64 KiB)``.
+    """Return how the factor over native varies: `` (0.94x to 2.40x by size; slower at 64 KiB: keep native there)``.
 
     Empty if it hardly does, and is nowhere below 1.
     """
@@ -318,7 +318,7 @@ def _by_size(chosen: RecommendedRange) -> str:
     slower = [format_size(nbytes) for nbytes, factor in factors.items() if round(factor, 2) < 1]
     if slower:
         sizes = join_words(first_few(slower, MAX_NAMED_SIZES, "size"))
-        parts.append(f"slower at {sizes}")
+        parts.append(f"slower at {sizes}: keep native there")
     if not parts:
         return ""
     words = "; ".join(parts)
