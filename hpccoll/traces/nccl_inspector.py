@@ -125,8 +125,14 @@ def read(path: Path) -> RecordedJob:
         missing.append("operations of smaller communicators in processes with several GPUs")
     if damaged > 1:  # NCCL may still write the last line
         missing.append(f"{damaged} damaged lines of {path.name}")
-    all_ranks = [Rank(numbers[place], place[0] or None, place=place) for place in sorted(places)]
+    all_ranks = [_rank(numbers[place], place) for place in sorted(places)]
     return RecordedJob(SOURCE, all_ranks, operations, cannot_say=missing)
+
+
+def _rank(number: int, place: Place) -> Rank:
+    host, _, process = place
+    pid = int(process) if process.isdecimal() else None
+    return Rank(number, host or None, place=place, pid=pid)
 
 
 def _read_records(content: bytes, path: Path) -> tuple[list[_Record], int]:

@@ -91,7 +91,8 @@ def read(path: Path) -> RecordedJob:
         )
         progress.append(counted)
     ranks = tuple(
-        Rank(numbers[place], hosts[writer], place=place) for writer, place in places.items()
+        Rank(numbers[place], hosts[writer], place=place, pid=_pid(writer))
+        for writer, place in places.items()
     )
     unnamed = sum(
         count for (writer, comm, _), count in calls.items() if (writer, comm) not in members
@@ -132,6 +133,12 @@ def _groups_by_id(members: Collection[re.Match[str]]) -> dict[str, Group]:
         name: Group(name.removeprefix("0x"), tuple(range(size)), has_job_ranks=False)
         for name, size in sizes.items()
     }
+
+
+def _pid(writer: str) -> int | None:
+    """Return the process id of ``HOST:PID``; None of a writer whose process no header names."""
+    process = writer.rpartition(":")[2]
+    return int(process) if process.isdecimal() and len(process) < 10 else None
 
 
 def _places(

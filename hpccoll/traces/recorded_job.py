@@ -72,6 +72,7 @@ class Rank:
     host: str | None = None
     status: str | None = None  # what is known besides, such as "the process is gone"
     place: Place | None = None  # of NCCL's files
+    pid: int | None = None  # on its host
 
 
 # millions: made in a third of a dataclass's time
