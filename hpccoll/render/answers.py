@@ -17,7 +17,7 @@ from hpccoll.analysis.recommendations import (
     lone_rank_reason,
 )
 from hpccoll.analysis.setting import Choice
-from hpccoll.analysis.variant_gains import variant_gain
+from hpccoll.analysis.variant_gains import is_one_of_variants, variant_gain
 from hpccoll.cases.case import IDLE, SINGLE
 from hpccoll.common.text import first_few, join_ends, join_words, table_of
 from hpccoll.common.units import format_factor, format_seconds, format_size
@@ -196,10 +196,14 @@ class Answers:
     def _no_choice(self, recommendation: Recommendation, ranges: Sequence[RecommendedRange]) -> str:
         evidence = ranges[0].evidence
         if not evidence.compared:
-            only = f"only {self._name(recommendation, ranges[0].choice)} was measured"
-            if len(recommendation.choices) == 1:
-                only += f": {_times(recommendation)}{self._beside_default(recommendation)}"
-            return only
+            name = self._name(recommendation, ranges[0].choice)
+            if len(recommendation.choices) != 1:
+                return f"only {name} was measured"
+            times = f"{_times(recommendation)}{self._beside_default(recommendation)}"
+            candidates = self.by_collective[recommendation.setting.collective]
+            if is_one_of_variants(recommendation, candidates):
+                return f"{name}: {times}"
+            return f"only {name} was measured: {times}"
         verdicts = _verdicts_of(ranges)
         unsure = _unsure_choices(recommendation, ranges, verdicts)
         named = [choice for choice in recommendation.choices if choice in unsure]
