@@ -51,9 +51,9 @@ def is_one_of_variants(
     """Return whether another variant of the call was measured in the same setting, and nothing else in this one."""
     if len(recommendation.choices) != 1:
         return False
-    for other in recommendations:
-        is_other = other.setting.variant != recommendation.setting.variant
-        if is_other and _are_alike(other, recommendation):
+    for candidate in recommendations:
+        is_own_variant = candidate.setting.variant == recommendation.setting.variant
+        if not is_own_variant and _are_alike(candidate, recommendation):
             return True
     return False
 

@@ -169,11 +169,10 @@ class RecordedDiagnosis:
     @property
     def kept_at(self) -> str | None:
         """When a diagnosis without an end was kept last, empty if unknown; None if it ended, by a signal, too."""
-        kept = self.provenance.get(KEPT)
-        if kept is None:
+        if KEPT not in self.provenance:
             return None
         try:
-            moment = datetime.fromisoformat(kept if isinstance(kept, str) else "")
+            moment = datetime.fromisoformat(str(self.provenance[KEPT]))
         except ValueError:
             return ""
         return moment.astimezone(UTC).isoformat(timespec="seconds")
@@ -182,9 +181,13 @@ class RecordedDiagnosis:
     def slurm_job(self) -> str:
         """The Slurm job that it ran in; empty without one."""
         job = str(self._variables.get("SLURM_JOB_ID", ""))
-        return job if job.isdecimal() else ""
+        if not job.isdecimal():
+            return ""
+        return job
 
     @property
     def _variables(self) -> Mapping[str, object]:
         variables = self.provenance.get("variables")
-        return variables if isinstance(variables, Mapping) else {}
+        if not isinstance(variables, Mapping):
+            return {}
+        return variables

@@ -147,8 +147,9 @@ def _write(group: ChartGroup, size: int, directory: Path) -> ScalingPicture:
     drawn = _drawn_part(group, size, has_busbw=has_busbw)
     specification = figure.specification(drawn) or {}
     missing = _missing(group, size, has_busbw=has_busbw)
-    marks = [_intervals_note(drawn, has_busbw=has_busbw), legend.format(unit=group.unit)]
-    explanation = " ".join(filter(None, [*marks, missing]))
+    intervals = _intervals_note(drawn, has_busbw=has_busbw)
+    sentences = filter(None, [intervals, legend.format(unit=group.unit), missing])
+    explanation = " ".join(sentences)
     title = specification["title"]
     if isinstance(title, dict):
         title["subtitle"] = [*title["subtitle"], *chart_base.wrapped(explanation)]
@@ -156,11 +157,11 @@ def _write(group: ChartGroup, size: int, directory: Path) -> ScalingPicture:
     paths = directory / f"{stem}.png", directory / f"{stem}.svg"
     directory.mkdir(parents=True, exist_ok=True)
     write_picture(fitted(specification, WIDTH + AXIS_ROOM), *paths)
-    sentences = []
+    notes = []
     if group.oversubscribed_counts:  # the lines of the heading have them already
-        sentences.append(f"More ranks than cores: {_counted(group, group.oversubscribed_counts)}.")
-    sentences += filter(None, [missing, _without_size(group, size)])
-    return ScalingPicture(paths, " ".join(sentences))
+        notes.append(f"More ranks than cores: {_counted(group, group.oversubscribed_counts)}.")
+    notes += filter(None, [missing, _without_size(group, size)])
+    return ScalingPicture(paths, " ".join(notes))
 
 
 def _drawn_part(group: ChartGroup, size: int, *, has_busbw: bool) -> ChartGroup:
@@ -259,10 +260,10 @@ def _missing(group: ChartGroup, size: int, *, has_busbw: bool) -> str:
 
 def _without_size(group: ChartGroup, size: int) -> str:
     """Return on which numbers of nodes or ranks other sizes were measured only."""
-    others = _measured_at(group) - _measured_at(group, size)
-    if not others:
+    without_size = _measured_at(group) - _measured_at(group, size)
+    if not without_size:
         return ""
-    return f"Not measured at {format_size(size)}: {_counted(group, others)}."
+    return f"Not measured at {format_size(size)}: {_counted(group, without_size)}."
 
 
 def _measured_at(group: ChartGroup, size: int | None = None) -> set[int]:

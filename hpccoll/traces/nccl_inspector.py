@@ -26,6 +26,7 @@ from hpccoll.traces.recorded_job import (
     RecordedJob,
     RecordedOperation,
     number_ranks,
+    pid_of,
 )
 from hpccoll.traces.torch_names import collective_of_torch
 
@@ -131,8 +132,7 @@ def read(path: Path) -> RecordedJob:
 
 def _rank(number: int, place: Place) -> Rank:
     host, _, process = place
-    pid = int(process) if process.isdecimal() else None
-    return Rank(number, host or None, place=place, pid=pid)
+    return Rank(number, host or None, place=place, pid=pid_of(process))
 
 
 def _read_records(content: bytes, path: Path) -> tuple[list[_Record], int]:

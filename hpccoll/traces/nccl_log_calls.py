@@ -14,7 +14,15 @@ from hpccoll.common.files import read_lines
 from hpccoll.common.limits import LOG_BYTES, RANKS
 from hpccoll.evidence.log_message import has_header, split_messages
 from hpccoll.traces.job_file import check_members
-from hpccoll.traces.recorded_job import ANY, Group, Progress, Rank, RecordedJob, number_ranks
+from hpccoll.traces.recorded_job import (
+    ANY,
+    Group,
+    Progress,
+    Rank,
+    RecordedJob,
+    number_ranks,
+    pid_of,
+)
 from hpccoll.traces.torch_names import collective_of_torch
 
 SOURCE = "NCCL_DEBUG log"
@@ -137,8 +145,8 @@ def _groups_by_id(members: Collection[re.Match[str]]) -> dict[str, Group]:
 
 def _pid(writer: str) -> int | None:
     """Return the process id of ``HOST:PID``; None of a writer whose process no header names."""
-    process = writer.rpartition(":")[2]
-    return int(process) if process.isdecimal() and len(process) < 10 else None
+    _, _, process = writer.rpartition(":")
+    return pid_of(process)
 
 
 def _places(

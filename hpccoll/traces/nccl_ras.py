@@ -18,7 +18,7 @@ import msgspec
 from hpccoll.common.files import read_bytes, to_utf8
 from hpccoll.common.units import format_count
 from hpccoll.traces.job_file import check_members
-from hpccoll.traces.recorded_job import ANY, Group, Progress, Rank, RecordedJob
+from hpccoll.traces.recorded_job import ANY, Group, Progress, Rank, RecordedJob, pid_of
 
 SOURCE = "NCCL RAS"
 MAX_REPORT_BYTES = 32 << 20
@@ -143,7 +143,7 @@ def _to_job(report: _Report) -> RecordedJob:
             number = numbers[member.place]
             status = _status(member, missing=member.place in absent)
             if number not in ranks or status:
-                pid = member.pid if member.pid > 0 else None
+                pid = pid_of(str(member.pid))
                 ranks[number] = Rank(number, member.host or None, status, pid=pid)
         name = f"{communicator.hash} {communicator.secondary_hash}".strip()
         group = Group(name, tuple(numbers[member.place] for member in members), has_job_ranks=False)
@@ -214,10 +214,6 @@ def _listed_ranks(text: str) -> Sequence[int]:
     return ranks
 
 
-def _pid(match: re.Match[str]) -> int | None:
-    return int(match["pid"]) if match["pid"] else None
-
-
 class _TextReport:
     """What is known from the lines of a report that were read."""
 
@@ -285,7 +281,7 @@ class _TextReport:
             classes.append((int(match[1]), int(match[2] or 0), set()))
         elif match := _RANK.match(line):
             rank = int(match[1])
-            self.ranks.setdefault(rank, Rank(rank, match["host"], pid=_pid(match)))
+            self.ranks.setdefault(rank, Rank(rank, match["host"], pid=pid_of(match["pid"])))
             if "launched" in line:
                 classes.append((1, int(match[2] or 0), {rank}))
             elif classes:
@@ -299,7 +295,7 @@ class _TextReport:
             for rank in _listed_ranks(match[1]):
                 self._add_missing(Rank(rank))
         elif match := _RANK.match(line):
-            self._add_missing(Rank(int(match[1]), match["host"], pid=_pid(match)))
+            self._add_missing(Rank(int(match[1]), match["host"], pid=pid_of(match["pid"])))
 
     def _add_missing(self, rank: Rank) -> None:
         self.ranks[rank.rank] = replace(rank, status="does not answer")
