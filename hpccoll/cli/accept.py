@@ -356,7 +356,9 @@ def _words_for_a_file(gpus: str, size: int) -> str:
     if size:
         where = f"{format_count(size, 'rank')} on a node with {gpus}"
         ranks_per_node = str(size)
-    needed = f"layout: {{ranks_per_node: {ranks_per_node}}} and class: {{fabric: ..., network: ...}}"
+    needed = (
+        f"layout: {{ranks_per_node: {ranks_per_node}}} and class: {{fabric: ..., network: ...}}"
+    )
     return (
         f"no cluster of 'hpccoll list clusters' has {where};"
         f" do: --cluster F.yaml, a file of yours with {needed} (keys: hpccoll list machine)"

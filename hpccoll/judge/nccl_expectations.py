@@ -20,7 +20,7 @@ from hpccoll.common.text import in_brackets, join_ends, join_words
 from hpccoll.common.units import format_count, format_rate
 from hpccoll.evidence.log_record import NCCL_LIBRARIES
 from hpccoll.judge.held import MODEL, NEAREST, PHYSICS, PUBLISHED, Expected
-from hpccoll.judge.wire_bounds import WireBound, highest_possible, wire_bound
+from hpccoll.judge.wire_bounds import WireBound, highest_possible, ring_below, wire_bound
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.nccl_candidates import modelled_busbw
 from hpccoll.model.nearest_rates import NEWER, NearestRates, nearest_rates
@@ -104,8 +104,11 @@ def expected_of_nccl(
         return None, too_few
     if (row.busbw_Bps or 0.0) > bound.rate:  # the usual algorithm did not run
         bound = highest_possible(machine, *_place(call)) or bound
+    ring = None if algorithm else ring_below(machine, bound, *_place(call))
+    if ring and (row.busbw_Bps or 0.0) > BEYOND * ring.rate:  # it was no ring
+        ring = None
     lacking = f"not judged for lack of published figures: {too_few}; {OWN_REFERENCE}"
-    return _of_wires(bound, lacking), ""
+    return _of_wires(bound, lacking, ring), ""
 
 
 def _known_of(
@@ -142,8 +145,8 @@ def _place(call: PublishedCall) -> tuple[str, int, int]:
     return call.collective, call.nodes, call.ranks_per_node
 
 
-def _of_wires(bound: WireBound, lacking: str = "") -> Expected:
-    """Return the bound of wires; nothing is expected of what is below it."""
+def _of_wires(bound: WireBound, lacking: str = "", ring: WireBound | None = None) -> Expected:
+    """Return the bound of wires, and that of a ring; nothing is expected of what is below them."""
     return Expected(
         low=0.0,
         value=bound.rate,
@@ -151,6 +154,8 @@ def _of_wires(bound: WireBound, lacking: str = "") -> Expected:
         origin=PHYSICS,
         sources=(bound.wires,),
         wire_Bps=bound.rate,
+        ring_Bps=ring.rate if ring else None,
+        ring_wires=ring.wires if ring else "",
         lacking=lacking,
     )
 

@@ -40,6 +40,8 @@ from hpccoll.judge.held import (
     Expected,
     HeldVerdict,
 )
+from hpccoll.judge.named_gpus import GPU_DEVICES
+from hpccoll.judge.wire_bounds import PORTS
 from hpccoll.model.published_rates import version_of
 from hpccoll.render.geometry_text import geometry_lines
 from hpccoll.schedule.collective import NATIVE
@@ -226,7 +228,23 @@ def _beside_wires(judged: Judged, expected: Expected) -> str:
     if judged.verdict is HeldVerdict.IMPOSSIBLE:
         return f"and {wires} carry {bound} at most: it cannot be; do: {CHECK_THE_PLACE}"
     share = format_per_cent(judged.measured / expected.high)
-    return f"{share} of the {bound} that {wires} carry; {judged.reason}"
+    if expected.ring_Bps is None:
+        return f"{share} of the {bound} that {wires} carry; {judged.reason}"
+    share_of_ring = format_per_cent(judged.measured / expected.ring_Bps)
+    ring = f"{figure(judged, expected.ring_Bps)} that a ring gets out of {expected.ring_wires}"
+    other = "a tree might get" if wires == PORTS else f"{wires} carry"
+    return (
+        f"{share_of_ring} of the {ring} at most ({share} of the {bound} that {other}); "
+        f"{judged.reason}"
+    )
+
+
+def _share_of_ring(judged: Judged) -> str:
+    """Return a row beside what a ring gets out of the wires: ``88 % of 12.5 GB/s``; empty if no ring is likely."""
+    ring = judged.expected and judged.expected.ring_Bps
+    if not ring:
+        return ""
+    return f"{format_per_cent(judged.measured / ring)} of {figure(judged, ring)}"
 
 
 def figure(judged: Judged, value: float) -> str:
@@ -273,7 +291,7 @@ def _call(row: Row) -> str:
 
 def place_words(row: Row) -> str:
     """Return where a row ran: ``on 2 nodes x 8 GPUs``, ``on 2 nodes, 7 ranks``."""
-    noun = "GPU" if row.device == "cuda" else "rank"
+    noun = "GPU" if row.device in GPU_DEVICES else "rank"
     nodes = format_count(row.nodes, "node")
     if row.ranks_per_node:
         return f"on {nodes} x {format_count(row.ranks_per_node, noun)}"
@@ -341,6 +359,7 @@ VERDICT_COLUMNS: Columns[Judged] = (
     ("measured", lambda judged: figure(judged, judged.measured)),
     ("low", partial(_expected_figure, "low")),
     ("expected", partial(_expected_figure, "value")),
+    ("of a ring", _share_of_ring),
     ("high", partial(_expected_figure, "high")),
     ("from", _sources),
     ("verdict", verdict_words),
