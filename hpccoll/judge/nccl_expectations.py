@@ -104,11 +104,8 @@ def expected_of_nccl(
         return None, too_few
     if (row.busbw_Bps or 0.0) > bound.rate:  # the usual algorithm did not run
         bound = highest_possible(machine, *_place(call)) or bound
-    ring = None if algorithm else ring_below(machine, bound, *_place(call))
-    if ring and (row.busbw_Bps or 0.0) > BEYOND * ring.rate:  # it was no ring
-        ring = None
     lacking = f"not judged for lack of published figures: {too_few}; {OWN_REFERENCE}"
-    return _of_wires(bound, lacking, ring), ""
+    return _beside_ring(_of_wires(bound, lacking), row, machine, call), ""
 
 
 def _known_of(
@@ -145,8 +142,20 @@ def _place(call: PublishedCall) -> tuple[str, int, int]:
     return call.collective, call.nodes, call.ranks_per_node
 
 
-def _of_wires(bound: WireBound, lacking: str = "", ring: WireBound | None = None) -> Expected:
-    """Return the bound of wires, and that of a ring; nothing is expected of what is below them."""
+def _beside_ring(
+    expected: Expected, row: Row, machine: MachineFile, call: PublishedCall
+) -> Expected:
+    """Return a bound of wires with that of a ring, if a ring may have run."""
+    if call.algorithm:
+        return expected
+    ring = ring_below(machine, expected.high, *_place(call))
+    if ring is None or (row.busbw_Bps or 0.0) > BEYOND * ring.rate:
+        return expected
+    return replace(expected, ring_Bps=ring.rate, ring_wires=ring.wires)
+
+
+def _of_wires(bound: WireBound, lacking: str = "") -> Expected:
+    """Return the bound of wires; nothing is expected of what is below it."""
     return Expected(
         low=0.0,
         value=bound.rate,
@@ -154,8 +163,6 @@ def _of_wires(bound: WireBound, lacking: str = "", ring: WireBound | None = None
         origin=PHYSICS,
         sources=(bound.wires,),
         wire_Bps=bound.rate,
-        ring_Bps=ring.rate if ring else None,
-        ring_wires=ring.wires if ring else "",
         lacking=lacking,
     )
 

@@ -144,7 +144,7 @@ def wire_bound(
 
 
 def ring_below(
-    machine: MachineFile, bound: WireBound, collective: str, nodes: int, ranks_per_node: int
+    machine: MachineFile, bound: float, collective: str, nodes: int, ranks_per_node: int
 ) -> WireBound | None:
     """Return what a ring gets out of the wires, where it is the likeliest algorithm and another might get more.
 
@@ -155,7 +155,9 @@ def ring_below(
     if collective != "all_reduce" or like is None or usual_algorithm(like, nodes):
         return None
     ring = wire_bound(machine, collective, nodes, ranks_per_node, RING)
-    return ring if ring and APART * ring.rate < bound.rate else None
+    if ring is None or APART * ring.rate >= bound:
+        return None
+    return ring
 
 
 def highest_possible(

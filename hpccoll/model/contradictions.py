@@ -104,11 +104,11 @@ def _shares_of_ports(machine: "MachineFields") -> Iterator[BadInputError]:
     if is_less or is_more:
         gpus_text = f"layout.ranks_per_node {geometry.ranks_per_node}"
         ports_text = f"layout.rails {geometry.rails} x port.bytes_per_s {format_rate(port.value)}"
-        of_gpu = format_rate(port.value / gpus_on_port)
+        valid_share = format_rate(port.value / gpus_on_port)
         yield BadInputError(
             "class.network_bytes_per_s",
             format_rate(share.value),
-            f"the share of each GPU, {of_gpu}: {ports_text} / {gpus_text}; or leave it out",
+            f"the share of each GPU, {valid_share}: {ports_text} / {gpus_text}; or leave it out",
         )
 
 

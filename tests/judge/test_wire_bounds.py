@@ -139,7 +139,7 @@ def test_a_ring_is_beside_the_bound_where_it_is_likely_and_others_might_get_more
 ):
     machine = own_cluster(rails, {"default_algorithms": usual})
     place = collective, nodes, 4
-    ring = ring_below(machine, wire_bound(machine, *place), *place)
+    ring = ring_below(machine, wire_bound(machine, *place).rate, *place)
     assert (ring and ring.rate) == rate
 
 
