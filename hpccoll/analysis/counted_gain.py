@@ -1,16 +1,18 @@
 """What a counted program would gain at most by other algorithms of its MPI library, from measurements of its calls."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from hpccoll.analysis.counted_shares import CountedShares, KindShare, call_text
 from hpccoll.analysis.setting import recorded_mpi_version
 from hpccoll.common.text import Finding, info, warning
-from hpccoll.common.units import format_per_cent, format_seconds
+from hpccoll.common.units import format_factor, format_per_cent, format_seconds
 from hpccoll.evidence.verdict import UNKNOWN
 from hpccoll.schedule import collective
 from hpccoll.store.counted_job import mpi_library_name
+from hpccoll.store.host_load import describe_disturbance
 from hpccoll.store.rows import Results, Row
 
 COLLECTIVES = {
@@ -52,6 +54,40 @@ NOTHING = 0.0005
 DEFAULT = "default"
 """The variant with the library's own choices."""
 
+PROMISING = 3
+"""The most algorithms of a kind of call that are launched again."""
+
+DIFFERING_LAUNCHES = 1.5
+"""The ratio between the slowest and the fastest launch of a choice from which a user is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchedTime:
+    """The time of an algorithm in the calls of one kind, over one launch or several."""
+
+    algorithm: str  # by the library's name; "default"
+    variant: str  # of the sweep that measured it
+    medians_s: tuple[float, ...]  # of each launch
+    ends_s: tuple[float, float]  # around the 95 % intervals of all launches
+
+    @classmethod
+    def of(cls, algorithm: str, rows: Sequence[Row]) -> "LaunchedTime":
+        """Return the time of an algorithm whose rows have medians and intervals."""
+        intervals = [row.interval for row in rows if row.interval]
+        ends = min(low for low, _ in intervals), max(high for _, high in intervals)
+        medians = tuple(row.median_s for row in rows if row.median_s)
+        return cls(algorithm, rows[0].variant or DEFAULT, medians, ends)
+
+    @property
+    def seconds(self) -> float:
+        """The median over launches."""
+        return median(self.medians_s)
+
+    @property
+    def spread(self) -> float:
+        """The slowest launch over the fastest."""
+        return max(self.medians_s) / min(self.medians_s)
+
 
 @dataclass(frozen=True, slots=True)
 class CallGain:
@@ -63,6 +99,8 @@ class CallGain:
     best: str  # the algorithm, by the library's name; "default"
     gain_s: float  # of the run, the mean over ranks
     interval_s: tuple[float, float]
+    launches: int = 1  # in which both were measured
+    spread: float = 1.0  # the slowest launch of either over its fastest
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +111,7 @@ class ProgramGain:
     gains: Sequence[CallGain]  # the largest first
     measurable: float  # share of the run: of calls that could be measured
     measured_with: Sequence[str] = ()  # versions of MPI libraries, as runs record them
+    disturbed: str = ""  # what else used the machine while it was measured, in words
 
     @property
     def gain_s(self) -> float:
@@ -163,7 +202,8 @@ def program_gain(shares: CountedShares, results: Results) -> ProgramGain:
     gains.sort(key=lambda gain: -gain.gain_s)
     bound = gain_without_measuring(shares)
     versions = dict.fromkeys(recorded_mpi_version(run.provenance) for run in results.runs)
-    return ProgramGain(shares, gains, bound.measurable, tuple(versions))
+    disturbed = describe_disturbance(run.provenance for run in results.runs)
+    return ProgramGain(shares, gains, bound.measurable, tuple(versions), disturbed)
 
 
 def measured_dtype(share: KindShare) -> str:
@@ -199,22 +239,75 @@ def _is_of(row: Row, share: KindShare) -> bool:
 
 def _call_gain(shares: CountedShares, share: KindShare, rows: Sequence[Row]) -> CallGain | None:
     """Return what the best of rows saves in the calls of a kind; None without the default and another algorithm."""
-    timed = _timed_alike(rows, share)
-    defaults = [row for row in timed if row.variant in (None, DEFAULT)]
-    if not defaults or len(defaults) == len(timed):
+    times = _launched_times(rows, share)
+    default = times.get(DEFAULT)
+    if default is None or len(times) == 1:
         return None
-    default = min(defaults, key=_median_s)
-    best = min(timed, key=_median_s)
-    default_s = _median_s(default)
-    best_s = _median_s(best)
-    spent_s = _transfer_s(shares, share, default_s)
-    if best is default:
-        return CallGain(share, default_s, best_s, DEFAULT, 0.0, (0.0, 0.0))
-    low = spent_s * max(0.0, 1 - _interval(best)[1] / _interval(default)[0])
-    high = spent_s * max(0.0, 1 - _interval(best)[0] / _interval(default)[1])
-    gain_s = spent_s * (1 - best_s / default_s)
-    name = best.requested or best.variant or DEFAULT
-    return CallGain(share, default_s, best_s, name, gain_s, (low, high))
+    best = min(_compared(times, default), key=lambda time: time.seconds)
+    spread = max(default.spread, best.spread)
+    spent_s = _transfer_s(shares, share, default.seconds)
+    gain_s = 0.0
+    interval_s = 0.0, 0.0
+    if best is not default:
+        gain_s = spent_s * (1 - best.seconds / default.seconds)
+        low = spent_s * max(0.0, 1 - best.ends_s[1] / default.ends_s[0])
+        high = spent_s * max(0.0, 1 - best.ends_s[0] / default.ends_s[1])
+        interval_s = low, high
+    return CallGain(
+        share,
+        default.seconds,
+        best.seconds,
+        best.algorithm,
+        gain_s,
+        interval_s,
+        len(default.medians_s),
+        spread,
+    )
+
+
+def promising_variants(
+    shares: CountedShares, results: Results, collective_name: str
+) -> tuple[str, ...]:
+    """Return the variants of a collective that were faster than the default, for launches that confirm it.
+
+    Of each kind of call, they are the fastest ones.
+    """
+    variants: dict[str, None] = {}
+    for share in measurable_kinds(shares):
+        if COLLECTIVES[share.kind.collective] != collective_name:
+            continue
+        rows = [row for row in results.rows if _is_of(row, share)]
+        times = _launched_times(rows, share)
+        default = times.get(DEFAULT)
+        if default is None:
+            continue
+        faster = [time for time in _compared(times, default) if time.seconds < default.seconds]
+        faster.sort(key=lambda time: time.seconds)
+        for time in faster[:PROMISING]:
+            variants[time.variant] = None
+    return tuple(variants)
+
+
+def _launched_times(rows: Sequence[Row], share: KindShare) -> dict[str, LaunchedTime]:
+    """Return the time of each algorithm in the calls of a kind, by its name."""
+    by_algorithm: dict[str, list[Row]] = {}
+    for row in _timed_alike(rows, share):
+        algorithm = DEFAULT
+        if row.variant not in (None, DEFAULT):
+            algorithm = row.requested or row.variant or DEFAULT
+        by_algorithm.setdefault(algorithm, []).append(row)
+    return {
+        algorithm: LaunchedTime.of(algorithm, alike) for algorithm, alike in by_algorithm.items()
+    }
+
+
+def _compared(times: Mapping[str, LaunchedTime], default: LaunchedTime) -> list[LaunchedTime]:
+    """Return the times that may be compared with that of the default, and this itself.
+
+    A choice that was launched less often had no chance to show how launches differ.
+    """
+    launches = len(default.medians_s)
+    return [time for time in times.values() if len(time.medians_s) >= launches]
 
 
 def _transfer_s(shares: CountedShares, share: KindShare, default_s: float) -> float:
@@ -239,14 +332,6 @@ def _timed_alike(rows: Sequence[Row], share: KindShare) -> list[Row]:
         if row.in_place == share.kind.in_place:
             placed.append(row)
     return placed or timed  # calls with one buffer are measured in one placement
-
-
-def _interval(row: Row) -> tuple[float, float]:
-    return row.interval or (0.0, 0.0)
-
-
-def _median_s(row: Row) -> float:
-    return row.median_s or 0.0
 
 
 def _findings(gain: ProgramGain) -> Iterator[Finding]:
@@ -290,6 +375,17 @@ def _little_text(gain: ProgramGain) -> str:
     return f"{at_most} of your run: leave it"
 
 
+def _differing_launches(gain: ProgramGain) -> Iterator[Finding]:
+    """Yield where launches of the same choice differ so much that a difference of choices may be one of launches."""
+    call = max(gain.gains, key=lambda call: call.spread)
+    if call.spread < DIFFERING_LAUNCHES:
+        return
+    factor = format_factor(call.spread)
+    name = call_text(call.share)
+    text = f"{name}: {call.launches} launches of the same algorithm differ by up to {factor}"
+    yield warning("launches differ", text, spread=call.spread, launches=call.launches)
+
+
 def _coverage_findings(gain: ProgramGain) -> Iterator[Finding]:
     """Yield what the bound rests on and leaves out, and what is best in the call that gains most."""
     library = gain.shares.job.launches[0].library
@@ -299,6 +395,10 @@ def _coverage_findings(gain: ProgramGain) -> Iterator[Finding]:
             names = mpi_library_name(version), mpi_library_name(library)
             text = f"measured with {names[0]}, while the program ran on {names[1]}"
             yield warning("other library", text, measured_with=version, library=library)
+    yield from _differing_launches(gain)
+    if gain.disturbed:
+        text = f"while it was measured, {gain.disturbed}"
+        yield warning("disturbed", text, remedy="do: measure again on an idle machine")
     waiting = gain.waiting_s / gain.shares.run_s
     if waiting >= WORTH:
         part = format_per_cent(waiting)

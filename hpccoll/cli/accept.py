@@ -1,6 +1,7 @@
 """The command accept."""
 
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from signal import SIGINT, SIGTERM
@@ -76,26 +77,23 @@ def accept(
     common.check_suffix(out, *((".csv",) if contribute else common.PICTURES))
     supplied = common.supplied_metadata(ranks, nodes, library, program)
     _check_number_of_expected(cluster, machine, reference, files, supplied)
-    against, name = _read_expected(cluster, machine, reference)
     form = ContributorForm(machine=machine_name, gpu=gpu, operator=operator, source=source)
-    if not contribute:
-        _check_empty(form)
+    used: dict[str, object] = {
+        "--reference": reference,
+        "--require": require is not None,
+        "--log": log,
+        "--published": published,
+        "--contribute": contribute,
+        "--json": as_json,
+        "--junit": junit,
+        "--out": out,
+    }
+    _check_together(used, form, ratios=ratios)
+    against, name = _read_expected(cluster, machine, reference)
     read = read_any(files, supplied)
-    if ratios:
-        has_verdicts = bool(log or out or junit or published) or require is not None
-        if isinstance(against, Reference) or has_verdicts or contribute:
-            raise UnusableError(
-                "--ratios",
-                "with --cluster or --machine, and without --log, --require, --published, --contribute, "
-                "--junit and --out",
-            )
+    if ratios and not isinstance(against, Reference):
         code = show_ratios(read.files, against, "FILES", as_json=as_json)
         return code or common.report_truncated(read.truncated)
-    is_judging = bool(as_json or junit) or require is not None
-    if contribute and (is_judging or isinstance(against, Reference)):
-        raise UnusableError(
-            "--contribute", "with --cluster, and without --json, --junit and --require"
-        )
     tables = _own_tables(published, against)
     evidence = _read_log(log, read.ranks) if log else None
     codes = common.report_damaged(read.files), common.report_truncated(read.truncated)
@@ -120,11 +118,43 @@ def accept(
     if junit:
         _write_junit(acceptance, junit, is_any_unread=any(codes))
     _write_page(acceptance, out, as_json=as_json)
-    if acceptance.is_undecided:
-        print(acceptance.decided_rows.line, file=sys.stderr if as_json else sys.stdout)
+    _print_undecided(acceptance, as_json=as_json)
     if acceptance.is_refused or any(codes):
         return common.INCOMPLETE
     return 0
+
+
+NOT_BESIDE_RATIOS = (
+    "--reference",
+    "--require",
+    "--log",
+    "--published",
+    "--contribute",
+    "--junit",
+    "--out",
+)
+NOT_BESIDE_CONTRIBUTE = "--reference", "--require", "--json", "--junit"
+"""The options that would have no effect."""
+
+
+def _check_together(used: Mapping[str, object], form: "ContributorForm", *, ratios: bool) -> None:
+    """Check that no option is used that would have no effect beside the others.
+
+    Raises:
+        BadInputError: names the option.
+    """
+    if ratios:
+        _check_unused("--ratios", NOT_BESIDE_RATIOS, used)
+    if used["--contribute"]:
+        _check_unused("--contribute", NOT_BESIDE_CONTRIBUTE, used)
+    else:
+        _check_empty(form)
+
+
+def _check_unused(option: str, excluded: "Sequence[str]", used: Mapping[str, object]) -> None:
+    for excluded_option in excluded:
+        if used[excluded_option]:
+            raise UnusableError(option, f"{option} and {excluded_option} exclude each other")
 
 
 def _check_empty(form: "ContributorForm") -> None:
@@ -136,6 +166,11 @@ def _check_empty(form: "ContributorForm") -> None:
     for option, value in form.texts.items():
         if value:
             raise BadInputError(option, value, f"no {option} without --contribute")
+
+
+def _print_undecided(acceptance: "AcceptanceSummary", *, as_json: bool) -> None:
+    if acceptance.is_undecided:
+        print(acceptance.decided_rows.line, file=sys.stderr if as_json else sys.stdout)
 
 
 def _write_page(acceptance: "AcceptanceSummary", out: Path | None, *, as_json: bool) -> None:

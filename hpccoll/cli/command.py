@@ -158,7 +158,9 @@ def _check_existence(key: str, paths: Path | Sequence[Path] | None) -> None:
 
     if paths is None:
         return
-    for path in [paths] if isinstance(paths, Path) else paths:
+    if isinstance(paths, Path):
+        paths = [paths]
+    for path in paths:
         try:
             path.stat()
         except (FileNotFoundError, NotADirectoryError) as error:

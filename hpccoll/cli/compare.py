@@ -332,6 +332,7 @@ IMPORT = Command(
                 "lines 'HOST RACK', or of 'scontrol show topology': the racks of the hosts [as PICO's results say]",
                 metavar="FILE",
                 kind="path",
+                must_exist=True,
             ),
         )
     },

@@ -30,8 +30,13 @@ class LibraryTables(Protocol):
     def recognises(self, text: str) -> bool:
         """Return whether a text is of one of the formats, by its content."""
 
-    def write(self, results: "Results", name: str, out: Path, *, as_json: bool) -> None:
+    def write(
+        self, results: "Results", name: str, out: Path, *, no_default: bool, as_json: bool
+    ) -> None:
         """Write a table of the best choices of results, in the format of a name; print what it has.
+
+        With ``no_default``, it names an algorithm for every call that was measured, although the
+        library's own choice may be as fast.
 
         Raises:
             BadInputError: if the results or the format do not allow it.

@@ -45,6 +45,7 @@ def tune(
     site: str | None = None,
     keep_bits_of: str | None = None,
     *,
+    no_default: bool = False,
     as_json: bool = False,
 ) -> int:
     """Build a table of the best algorithms, judge one, or check one of {libraries}.
@@ -58,10 +59,19 @@ def tune(
     """
     if counted is None:
         _check_no_place(profile, site)
+        _check_no_default(no_default, out, table_format)
         return _tune_from_results(
-            paths, out, judge, lint, verify, table_format, keep_bits_of, as_json=as_json
+            paths,
+            out,
+            judge,
+            lint,
+            verify,
+            table_format,
+            keep_bits_of,
+            no_default=no_default,
+            as_json=as_json,
         )
-    if paths or judge or lint or verify or table_format or keep_bits_of:
+    if paths or judge or lint or verify or table_format or keep_bits_of or no_default:
         why = "--for F with --out, --profile, --site and --json alone"
         raise UnusableError("tune", why)
     from hpccoll.cli.tune_for import tune_for
@@ -76,6 +86,14 @@ def _check_no_place(profile: str | None, site: str | None) -> None:
             raise BadInputError(option, value, f"no {option} without --for F, which measures")
 
 
+def _check_no_default(no_default: bool, out: Path | None, table_format: str | None) -> None:
+    """Check that only a table of a library, which is written, is to be without its default."""
+    if no_default and (out is None or table_format in (None, OWN_FORMAT)):
+        raise UnusableError(
+            "--no-default", "it goes with --out and --format, for a library's table"
+        )
+
+
 def _tune_from_results(
     paths: list[Path] | None,
     out: Path | None,
@@ -85,6 +103,7 @@ def _tune_from_results(
     table_format: str | None,
     keep_bits_of: str | None,
     *,
+    no_default: bool,
     as_json: bool,
 ) -> int:
     """Build, judge or check a table, from results that were measured."""
@@ -116,7 +135,9 @@ def _tune_from_results(
             results
         )
     if out and table_format and for_library:
-        tables_that_write(table_format).write(results, table_format, out, as_json=as_json)
+        tables_that_write(table_format).write(
+            results, table_format, out, no_default=no_default, as_json=as_json
+        )
     elif judge:
         judgement = judge_table(TuneTable.from_json(load_table(judge, "--judge")), results)
         show_found(judgement, judgement_lines(judgement), as_json=as_json)
@@ -219,6 +240,12 @@ TUNE = Command(
                 f"{{read}} [as F looks]",
                 name="table_format",
                 metavar="NAME",
+            ),
+            Option(
+                ("--no-default",),
+                "with --format and --out: name an algorithm for each call, also if the default may be as fast, to "
+                "test whether the library follows",
+                kind="flag",
             ),
             Option(
                 ("--for",),

@@ -52,15 +52,24 @@ LEAST_ERROR = 0.03
 """The least typical relative error of a row."""
 
 MAX_ITERATIONS = 60
+
 CONVERGED = 1e-4
+"""The change of all parameters in an iteration below which it is the last one."""
+
 ROUGH_ITERATIONS = 4
 """The first iterations, in which the typical error is ``ROUGH_ERROR``; later ones estimate it."""
+
 ROUGH_ERROR = 0.3
+"""The typical relative error of a row in the first iterations."""
+
 LARGEST_STEP = 0.7
 """How much an iteration changes a parameter at most."""
+
 NORMAL_DEVIATIONS = 1.4826
 """The standard deviation of a normal distribution over its median absolute deviation."""
+
 NODE = "node"
+
 Parameter: TypeAlias = tuple[str, str, int]
 """The name of a parameter, the curve or the group of jobs that it belongs to, and its number there."""
 
@@ -217,9 +226,11 @@ class CollectiveModel:
         return [*term, (self.number("address", ""), 1)]
 
     def _message_terms(self, message: PathMessage, row: FittedRow) -> list[Term]:
+        """Return the times that a message would take if it were held up by one resource alone: the longest counts."""
         ports = row.ports
         curve = self.curve(message.tier, row.nodes)
         knots = [self.number("curve", curve, knot) for knot in range(len(KNOTS))]
+        # the knots before and after its size; the first or the last two if it is beyond these
         place = sum(message.nbytes >= size for size in KNOTS[1:-1])
         low, high = knots[place], knots[place + 1]
         width = KNOTS[place + 1] - KNOTS[place]

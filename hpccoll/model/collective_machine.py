@@ -129,24 +129,24 @@ class _Operations:
     """The measured operations: what they consist of is found once for all measurements of one."""
 
     def __init__(self) -> None:
-        self._paths: dict[object, OperationWork | None] = {}
+        self._operations: dict[object, OperationWork | None] = {}
 
     def add(self, observation: Observation) -> str:
         """Find what an operation consists of; return why that is not found, nothing if it is."""
         key = self._key(observation)
-        if key not in self._paths:
+        if key not in self._operations:
             try:
-                self._paths[key] = operation_work(observation)
+                self._operations[key] = operation_work(observation)
             except TooManyMessagesError:
-                self._paths[key] = None
-        return "" if self._paths[key] else f"more than {MOST_MESSAGES} messages"
+                self._operations[key] = None
+        return "" if self._operations[key] else f"more than {MOST_MESSAGES} messages"
 
     def row(self, observation: Observation) -> FittedRow:
         """Return the row of a measurement whose operation was found."""
-        path = self._paths[self._key(observation)]
-        if path is None:
+        operation = self._operations[self._key(observation)]
+        if operation is None:
             raise ValueError("the path of this operation was not found")
-        work, memory = path
+        work, memory = operation
         layout = observation.layout
         run = " ".join(observation.key[:2])
         return FittedRow(
@@ -251,6 +251,7 @@ def _file(
     replicas: Sequence[Floats],
     used: Sequence[Observation],
 ) -> MachineFile:
+    """Return the machine file of a model, whose intervals are those of its replicas."""
     quantities = _Quantities(model, replicas)
     groups = {group for kind, group, _ in model.numbers if kind == "curve"}
     tiers = {}
@@ -262,15 +263,32 @@ def _file(
         "start_skew_s": quantities.seconds("skew", "all"),
         "measured": _measured_section(used, model),
     }
-    reduction = {
+    sections["reduction"] = {
         dtype: {"bytes_per_s": quantities.rate("fold", dtype)}
         for kind, dtype, _ in sorted(model.numbers)
         if kind == "fold"
     }
-    sections["reduction"] = reduction
     if quantities.has("port", "all"):
         sections["port"] = {"bytes_per_s": quantities.rate("port", "all")}
-    own_memory: dict[str, Any] = {"kept_bytes": KEPT_MEMORY_BYTES}
+    sections["own_memory"] = _own_memory_section(quantities)
+    sections["critical_path"] = _critical_path_section(quantities)
+    if quantities.has("link"):  # which jobs on a torus of one node do not pass
+        tori = filter(None, (observation.torus for observation in used))
+        sections["torus"] = {
+            "dimensions": max(torus.dimensions for torus in tori),
+            "hop_s": quantities.seconds("hop"),
+            "link_bytes_per_s": quantities.rate("link"),
+        }
+    if model.larger_from:
+        sections["larger_jobs"] = {
+            "from_nodes": model.larger_from,
+            **_larger_jobs_section(quantities, groups),
+        }
+    return MachineFile.of(name=name, kind="fitted", **sections)
+
+
+def _own_memory_section(quantities: _Quantities) -> dict[str, Any]:
+    section: dict[str, Any] = {"kept_bytes": KEPT_MEMORY_BYTES}
     rates = {
         "copied_bytes_per_s": "copy",
         "new_bytes_per_s": "fresh",
@@ -278,26 +296,18 @@ def _file(
     }
     for key, quantity in rates.items():
         if quantities.has(quantity):
-            own_memory[key] = quantities.rate(quantity)
-    sections["own_memory"] = own_memory
-    sections["critical_path"] = _critical_path_section(quantities)
-    dimensions = [observation.torus.dimensions for observation in used if observation.torus]
-    if quantities.has("link"):
-        sections["torus"] = {
-            "dimensions": max(dimensions),
-            "hop_s": quantities.seconds("hop"),
-            "link_bytes_per_s": quantities.rate("link"),
-        }
-    if model.larger_from:
-        larger: dict[str, Any] = {
-            "from_nodes": model.larger_from,
-            "tiers": _network_tiers(quantities, groups, "larger"),
-            "start_skew_s": quantities.seconds("skew", "larger"),
-        }
-        if quantities.has("port", "larger"):
-            larger["port"] = {"bytes_per_s": quantities.rate("port", "larger")}
-        sections["larger_jobs"] = larger
-    return MachineFile.of(name=name, kind="fitted", **sections)
+            section[key] = quantities.rate(quantity)
+    return section
+
+
+def _larger_jobs_section(quantities: _Quantities, groups: set[str]) -> dict[str, Any]:
+    section: dict[str, Any] = {
+        "tiers": _network_tiers(quantities, groups, "larger"),
+        "start_skew_s": quantities.seconds("skew", "larger"),
+    }
+    if quantities.has("port", "larger"):
+        section["port"] = {"bytes_per_s": quantities.rate("port", "larger")}
+    return section
 
 
 def _critical_path_section(quantities: _Quantities) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """The critical path of an operation: how often each kind of message, and each fold, follows another on it.
 
-The time of an operation is the sum of what is on the path. All are linear in the
-parameters of a machine, so that a fit of the parameters to measured times is a regression once the
-path is known. The path follows the simulation in waves (``wave_simulation``) for one lane: messages
+The time of an operation is the sum of the times of what is on the path. Each time is linear in
+the parameters of a machine. So once the path is known, a fit of the parameters to measured times is
+a regression. The path follows the simulation in waves (``wave_simulation``) for one lane: messages
 of a wave share the rates of their ranks and of the ports of their nodes.
 """
 
@@ -50,13 +50,11 @@ class PathMessage(NamedTuple):
     port_bytes: int  # likewise the port of its node; 0 inside a node
     # whether its receiver waits for it; else its sender does, which does not wait for the latency
     received: bool
-    link_bytes: int = (
-        0  # those that pass the fullest link of its way through a torus; 0 without a torus
-    )
+    # the bytes that pass the fullest link of its way through a torus; 0 without a torus
+    link_bytes: int = 0
     hops: int = 0  # the links of that way
-    segments: int = (
-        0  # in how many segments its receiver folds it while it is on its way, if in any
-    )
+    # in how many segments its receiver folds it while it is on its way; 0 if it folds the whole
+    segments: int = 0
 
 
 class PathFold(NamedTuple):
@@ -116,7 +114,7 @@ class WorkCosts(Protocol):
 
 
 MOST_MESSAGES = 1 << 20
-"""The most messages, of the ranks that stand for all, of an operation whose path is looked for to fit a machine."""
+"""The most messages of an operation to which a machine is fitted: those of the ranks that stand for all."""
 
 
 def critical_path(
@@ -317,6 +315,8 @@ class _Paths:
         self.node = np.array(self.layout.node)
         self.costs = costs
         self.sums = sums
+        # by rank: when its step begins, when the last message of that step ends, and the bytes that
+        # the step folds
         self.ready = np.zeros(self.ranks)
         self.last = np.zeros(self.ranks)
         self.folded = np.zeros(self.ranks, np.int64)

@@ -37,13 +37,15 @@ SYNCHRONOUS_BYTES = 32 << 10
 
 NODE = TIERS.index("node")
 
-
 MOST_EXCHANGING = 1024
 """The most ranks all of whose messages are followed if each sends to all others at once."""
 
 
 class TypicalCosts:
-    """The costs with which the longest path of an operation is found."""
+    """The costs with which the longest path of an operation is found: those of clusters of the 2020s, rounded.
+
+    The links of a torus cost nothing here. So they do not decide which messages are on the path.
+    """
 
     def messages_s(self, messages: WaveMessages, *, received: bool) -> Floats:
         is_inside = messages.tier <= NODE

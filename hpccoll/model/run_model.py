@@ -1,14 +1,14 @@
 """The model of a run: the machine fitted to its patterns, and predictions of everything that it measured."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import starmap
 from typing import Any, NamedTuple, TypedDict, get_type_hints
 
 from hpccoll.cases.case import PYTHON
-from hpccoll.common.errors import BadInputError
+from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.extensions import contributions
 from hpccoll.common.json_schema import typed_dict
 from hpccoll.model.collective_machine import fit_machine_to_collectives
@@ -236,7 +236,7 @@ def models_of(
 
 
 def _check_most_nodes(most_nodes: int | None, runs: Sequence["_MeasuredRun"]) -> None:
-    """Check that some job has at most so many nodes; else BadInputError."""
+    """Check that some job has at most ``most_nodes`` nodes; else BadInputError."""
     nodes = [observation.layout.nodes for run in runs for observation in run.observed]
     least = min(nodes, default=1)
     if most_nodes is not None and most_nodes < least:
@@ -248,16 +248,26 @@ def _over_transport(runs: Sequence["_MeasuredRun"], transport: str) -> list["_Me
     """Return the runs over a transport; BadInputError if there are none."""
     over_it = [run for run in runs if run.transport == transport]
     if not over_it:
-        raise BadInputError("--transport", transport, sorted({run.transport for run in runs}))
+        raise _not_among("--transport", transport, {run.transport for run in runs})
     return over_it
 
 
 def _of_library(runs: Sequence["_MeasuredRun"], library: str) -> list["_MeasuredRun"]:
     """Return the runs with a library, or whose library begins so; BadInputError if there are none."""
-    with_it = [run for run in runs if run.library.startswith(library)]
+    imported = [run for run in runs if run.library]
+    with_it = [run for run in imported if run.library.startswith(library)]
     if not with_it:
-        raise BadInputError("--library", library, sorted({run.library for run in runs}))
+        raise _not_among("--library", library, {run.library for run in imported})
     return with_it
+
+
+def _not_among(option: str, value: str, valid: Collection[str]) -> BadInputError:
+    """Return that a value of an option is none of the valid ones; there may be no valid one."""
+    if not valid:
+        return UnusableError(
+            option, f"no result of a known {option.removeprefix('--')} is in PATHS"
+        )
+    return BadInputError(option, value, sorted(valid))
 
 
 def model_of_machine(models: Sequence[RunModel], key: str, value: object) -> RunModel:
@@ -316,7 +326,9 @@ class _MeasuredRun(NamedTuple):
 
     @property
     def library(self) -> str:
-        """The library of imported measurements, which stands behind the name of their machine."""
+        """The library of imported measurements, which stands behind the name of their machine; else empty."""
+        if self.observed[0].kind != IMPORTED:
+            return ""
         return self.machine_name.rpartition(", ")[2]
 
     @property

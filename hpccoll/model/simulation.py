@@ -262,8 +262,8 @@ class AlgorithmSimulation:
         if self._sums_paths(operation):
             return None
         lanes = operation.cut.lanes
-        what = f"it runs {lanes} schedules at once" if lanes > 1 else "its messages share more"
-        return f"{what}, which is not simulated on {' and '.join(shared)}"
+        several = f"it runs {lanes} schedules at once" if lanes > 1 else "its messages share more"
+        return f"{several}, which is not simulated on {' and '.join(shared)}"
 
     def _sums_paths(self, operation: RequestedOperation) -> bool:
         """Return whether the time is a sum along the critical path, and not simulated."""

@@ -40,7 +40,9 @@ def gain_lines(gain: ProgramGain) -> Iterator[str]:
     if gain.gains:
         yield from table_lines(*filled_columns(*table_of(COLUMNS, gain.gains)))
         runs = format_count(len(gain.shares.job.ranks), "rank")
-        yield f"  of a run of {format_seconds(gain.shares.run_s)} on {runs}; times are medians"
+        launches = format_count(max(call.launches for call in gain.gains), "launch")
+        run = format_seconds(gain.shares.run_s)
+        yield f"  of a run of {run} on {runs}; times are medians over {launches}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Sweep files of exactly the calls of a counted program."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ import yaml
 
 from hpccoll.analysis.counted_gain import (
     COLLECTIVES,
+    DEFAULT,
     measurable_kinds,
     measured_bytes,
     measured_dtype,
@@ -25,6 +26,10 @@ LEAST_SHARE = 0.002
 
 OPS = {"MPI_SUM": "sum", "MPI_PROD": "prod", "MPI_MIN": "min", "MPI_MAX": "max"}
 
+LAUNCHES = 3
+"""How often each promising choice is launched, in turn with the default: a launch may be slow as a whole, which the
+rounds within it cannot show."""
+
 EFFORT = {
     "warmup": 2,
     "min_iterations": 10,
@@ -40,6 +45,17 @@ class CountedSweep:
 
     name: str
     content: dict[str, Any]  # of the sweep file
+
+    @property
+    def collective(self) -> str:
+        """The name of the collective."""
+        (name,) = self.content["collectives"]
+        return str(name)
+
+    def launch(self, number: int, variants: Collection[str]) -> "CountedSweep":
+        """Return the sweep that launches the default and some variants once more; ``number`` counts from 1."""
+        chosen: dict[str, Any] = {DEFAULT: {}, **dict.fromkeys(variants)}
+        return CountedSweep(f"{self.name}-launch{number}", {**self.content, "variants": chosen})
 
 
 def library_of(job: CountedJob) -> str:
@@ -140,7 +156,7 @@ def _sweep(
     if collective(name).reduces:
         content["dtypes"] = [dtype]
         content["ops"] = [OPS.get(longest.operation, "sum")]
-    content["variants"] = {"default": {}, f"{library}-*": None}
+    content["variants"] = {DEFAULT: {}, f"{library}-*": None}
     content["effort"] = EFFORT
     content["seed"] = 1
     return CountedSweep(f"{name}-{ranks}x{max(nodes, 1)}-{dtype}", content)
@@ -153,14 +169,13 @@ def _shape(ranks: int, nodes: int) -> dict[str, Any]:
     return {"nodes": [nodes], "ranks_per_node": [ranks // nodes]}
 
 
-def write_sweeps(sweeps: Sequence[CountedSweep], directory: Path) -> Iterator[Path]:
-    """Write sweep files into a directory and yield their paths.
+def write_sweep(sweep: CountedSweep, directory: Path) -> Path:
+    """Write a sweep file into a directory, which is made if needed, and return its path.
 
     Raises:
-        OSError: if one cannot be written.
+        OSError: if it cannot be written.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    for sweep in sweeps:
-        path = directory / f"{sweep.name}.yaml"
-        path.write_text(yaml.safe_dump(sweep.content, sort_keys=False))
-        yield path
+    path = directory / f"{sweep.name}.yaml"
+    path.write_text(yaml.safe_dump(sweep.content, sort_keys=False))
+    return path

@@ -6,8 +6,13 @@ import pytest
 from counted_examples import CountedRankExample, write_ranks
 from row_examples import make_row
 
-from hpccoll.analysis.counted_gain import gain_without_measuring, program_gain
+from hpccoll.analysis.counted_gain import (
+    gain_without_measuring,
+    program_gain,
+    promising_variants,
+)
 from hpccoll.analysis.counted_shares import counted_shares
+from hpccoll.store.schema import HOST_LOAD
 from hpccoll.sweep.counted_launch import join_rank_files
 
 
@@ -26,8 +31,8 @@ def measured(seconds, algorithm=None, **changes):
     return make_row("native", **(call | fields | changes))
 
 
-def gain_of(shares, *rows, version="MPICH 5.0.2"):
-    run = SimpleNamespace(provenance={"mpi": {"version": version}})
+def gain_of(shares, *rows, version="MPICH 5.0.2", **provenance):
+    run = SimpleNamespace(provenance={"mpi": {"version": version}, **provenance})
     return program_gain(shares, SimpleNamespace(rows=rows, runs=[run]))
 
 
@@ -53,6 +58,57 @@ def test_a_gain_within_the_noise_is_not_clear(shares):
     assert not gain.is_clear
     assert gain.findings[0].remedy
     assert gain_of(shares, measured(1e-3), measured(8e-4, "ring")).is_clear
+
+
+def launched(algorithm, *seconds):
+    """The rows of an algorithm, of a launch each."""
+    return [measured(each_s, algorithm) for each_s in seconds]
+
+
+def test_a_choice_is_clearly_faster_only_if_all_its_launches_are(shares):
+    slow_default = launched(None, 90e-6, 27e-6, 28e-6)
+    gain = gain_of(shares, *slow_default, *launched("ring", 26e-6, 25e-6, 24e-6))
+    (call,) = gain.gains
+    assert (call.launches, call.default_s, call.best_s) == (3, 28e-6, 25e-6)
+    assert gain.is_clear
+    overlapping = gain_of(shares, *slow_default, *launched("ring", 38e-6, 25e-6, 24e-6))
+    assert not overlapping.is_clear
+
+
+def test_launches_of_one_choice_that_differ_are_named(shares):
+    alike = gain_of(shares, *launched(None, 1e-3, 1.1e-3), *launched("ring", 5e-4, 5e-4))
+    differing = gain_of(shares, *launched(None, 3e-3, 1e-3), *launched("ring", 5e-4, 5e-4))
+    kinds = [[finding.kind for finding in gain.findings] for gain in (alike, differing)]
+    assert ["launches differ" in names for names in kinds] == [False, True]
+    (call,) = differing.gains
+    assert call.spread == pytest.approx(3)
+
+
+def test_a_choice_with_fewer_launches_than_the_default_is_not_the_best(shares):
+    twice = [*launched(None, 1e-3, 1e-3), *launched("ring", 8e-4, 8e-4)]
+    gain = gain_of(shares, *twice, measured(1e-4, "lucky"))
+    assert gain.gains[0].best == "ring"
+
+
+def test_the_fastest_variants_that_beat_the_default_are_promising(shares):
+    rows = [measured(1e-3), measured(2e-3, "slow")]
+    rows += [
+        measured(seconds, name)
+        for name, seconds in zip("abcd", (4e-4, 1e-4, 3e-4, 2e-4), strict=True)
+    ]
+    results = SimpleNamespace(rows=rows)
+    assert promising_variants(shares, results, "all_reduce") == ("mpich-b", "mpich-d", "mpich-c")
+    assert promising_variants(shares, results, "broadcast") == ()
+    again = SimpleNamespace(rows=[*rows, measured(1e-3), measured(2e-4, "c")])
+    assert promising_variants(shares, again, "all_reduce") == ("mpich-c",)
+
+
+def test_a_gain_that_was_measured_on_a_busy_machine_says_so(shares):
+    load = {HOST_LOAD: [{"host": "n1", "other_cores": 1.3, "stolen": 0, "busiest": []}]}
+    rows = [measured(1e-3), measured(5e-4, "ring")]
+    kinds = [finding.kind for finding in gain_of(shares, *rows, **load).findings]
+    assert "disturbed" in kinds
+    assert "disturbed" not in [finding.kind for finding in gain_of(shares, *rows).findings]
 
 
 def test_calls_of_a_program_that_a_script_launches_twice_gain_twice(tmp_path):

@@ -123,6 +123,16 @@ def test_a_table_whose_smallest_size_is_one_element_has_its_choice_for_all_sizes
     assert first_choices(small) == ([(0, "ring")], [])
 
 
+def test_a_line_on_some_of_the_settings_says_of_how_many():
+    small = {"ring": {8: 1.0, MIB: 4.0}, "native": {8: 2.24, MIB: 8.96}}
+    tables = [build_table(measured_results(curves)) for curves in (LARGE, small)]
+    entries = tuple(entry for table in tables for entry in table.entries)
+    (line,) = unmeasured_lines(replace(tables[0], entries=entries))
+    assert "(1 of 2 settings)" in line
+    (line,) = unmeasured_lines(tables[0])
+    assert "settings" not in line
+
+
 def test_a_table_whose_first_choice_is_native_needs_no_other_one_below():
     ranges, lines = first_choices({"ring": LARGE["native"], "native": LARGE["ring"]})
     assert (ranges, lines) == ([(0, "native")], [])

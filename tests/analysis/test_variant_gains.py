@@ -47,6 +47,15 @@ def test_a_gain_that_launches_easily_differ_by_is_within_the_noise_and_the_sente
     ]
 
 
+def test_a_slower_variant_and_one_that_is_faster_at_one_size_alone_are_not_within_the_noise(
+    of_rows,  # noqa: F811
+):
+    alike, quick = native("at one size", 4e-6)[:1], native("at one size", 2e-6)[1:]
+    results = of_rows(*native("default", 4e-6), *native("slow", 8e-6), *alike, *quick)
+    gain_of = gains(results)
+    assert (gain_of["slow"].within_noise, gain_of["at one size"].within_noise) == (False, False)
+
+
 def test_without_intervals_nothing_says_whether_a_gain_is_noise(of_rows):  # noqa: F811
     about = {"ci_low_s": None, "ci_high_s": None}
     results = of_rows(*native("default", 4e-6, **about), *native("quick", 2e-6, **about))

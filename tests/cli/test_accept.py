@@ -347,9 +347,9 @@ def test_a_damaged_file_is_named_before_a_cluster_is_asked_for(output):
         assert "--cluster" not in ended.err
 
 
-def of_l40s(output):
+def of_l40s(output, **shape):
     """Return an output of GPUs that no described cluster has."""
-    path = output({GIB: 20})
+    path = output({GIB: 20}, **shape)
     path.write_text(path.read_text().replace("NVIDIA H100 80GB HBM3", "NVIDIA L40S"))
     return path
 
@@ -400,9 +400,8 @@ def test_gpus_of_rocm_are_counted_a_node_for_such_a_file(tmp_path):
 
 
 def test_of_nodes_with_unequal_numbers_of_gpus_a_file_has_an_open_number(output):
-    path = of_l40s(output)
-    first, _, second = path.read_text().partition(" node-1 ")  # the first rank of the second node
-    path.write_text(f"{first} node-0 {second}")
+    path = of_l40s(output, ranks=15, nodes=2)
+    path.write_text(path.read_text().replace("node-2 device  0", "node-1 device  7"))
     assert invoke("accept", path).is_bad_input("NVIDIA L40S", "ranks_per_node: ...")
 
 
@@ -421,6 +420,13 @@ def test_figures_of_two_nodes_are_named_beside_four_that_they_do_not_judge(outpu
     rows = accept(path, "--library", "RCCL", "--cluster", "8xmi300x-400g", code=0)
     assert {row["verdict"] for row in rows} == {"cannot_tell"}
     assert all(("on 2 nodes" in row["reason"]) == is_named for row in rows)
+
+
+def test_figures_of_four_nodes_are_named_beside_two_that_nobody_published(output):
+    path = output({GIB: 250}, ranks=16, nodes=2)
+    path.write_text(path.read_text().replace("NVIDIA H100 80GB HBM3", "NVIDIA B200"))
+    rows = accept(path, "--cluster", "aws-p6-b200", code=0)
+    assert all("on 4 nodes" in row["reason"] for row in rows)
 
 
 def test_without_names_of_gpus_the_clusters_with_as_many_a_node_are_proposed(output):

@@ -216,7 +216,10 @@ def tuned(tmp_path, monkeypatch):
     def tuned(*rows, code=0):
         def sweep(_file, out, *_):
             out.mkdir(exist_ok=True)
+            tuned.swept.append(out.name)
             return code
+
+        tuned.swept = []
 
         results = SimpleNamespace(rows=rows, runs=())
         monkeypatch.setattr("hpccoll.store.load_results.read_results", lambda _: results)
@@ -242,10 +245,23 @@ def test_json_is_one_document_although_a_table_is_written(tuned):
     assert result.code == 0
 
 
+def test_only_what_was_faster_than_the_default_is_launched_again(tuned):
+    tuned(timed(1e-3), timed(5e-4, "ring"))
+    first, *others = tuned.swept
+    assert others == [f"{first}-launch2", f"{first}-launch3"]
+
+
+def test_nothing_is_launched_again_if_the_default_is_the_fastest(tuned):
+    tuned(timed(1e-3), timed(2e-3, "ring"))
+    assert len(tuned.swept) == 1
+
+
 def test_a_sweep_that_leaves_something_out_makes_the_tuning_incomplete(tuned):
-    assert tuned(timed(1e-3), timed(5e-4, "ring"), code=3).code == 3
-    assert tuned(timed(1e-3), timed(2e-3, "ring"), code=3).code == 3
-    assert tuned(timed(1e-3), timed(2e-3, "ring")).code == 0
+    faster = timed(5e-4, "ring")
+    slower = timed(2e-3, "ring")
+    assert tuned(timed(1e-3), faster, code=3).code == 3
+    assert tuned(timed(1e-3), slower, code=3).code == 3
+    assert tuned(timed(1e-3), slower).code == 0
 
 
 def test_no_algorithm_beside_the_default_makes_the_tuning_incomplete(tuned):

@@ -5,7 +5,7 @@ from compared_runs import run
 from predicted_machines import in_racks
 from published_outputs import Call, imported, printed
 
-from hpccoll.judge.named_gpus import gpus_with_model, likely_clusters, other_gpus
+from hpccoll.judge.named_gpus import _own_gpus, gpus_with_model, likely_clusters, other_gpus
 from hpccoll.model.machine_content import cluster_names
 from hpccoll.model.machine_file import read_machine
 from hpccoll.store.load_results import to_results
@@ -106,6 +106,22 @@ def test_the_first_clause_of_a_description_names_the_gpus_if_figures_of_several_
         gpus = machine.machine_class.gpus if machine.machine_class else []
         if len(gpus) > 1:
             assert any(gpu.lower() in machine.source.partition(",")[0].lower() for gpu in gpus)
+
+
+@pytest.mark.parametrize(
+    ("description", "own"),
+    [
+        ("8 x H200 a node, like those of H20", ["H200"]),
+        ("8xH20, like those of H200", ["H20"]),
+        ("a machine without names", ["H20", "H200"]),
+    ],
+)
+def test_a_description_names_the_gpus_of_its_cluster_or_those_of_the_class_are_its_own(
+    description, own
+):
+    described = H20.model_copy(update={"source": description})
+    like = H20.machine_class.model_copy(update={"gpus": ["H20", "H200"]})
+    assert _own_gpus(described, like) == own
 
 
 def test_a_name_that_begins_with_that_of_another_gpu_is_another_gpu():

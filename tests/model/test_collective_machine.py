@@ -10,6 +10,7 @@ from hpccoll.model.collective_fit import KNOTS, CollectiveModel, FittedRow
 from hpccoll.model.collective_machine import (
     OUTLIER_WEIGHT,
     _Operations,
+    _unmodelled_reason,
     fit_machine_to_collectives,
 )
 from hpccoll.model.critical_path import PathMessage
@@ -195,6 +196,44 @@ def on_ports(ports, *nodes):
         params = {**case.params, "ports": ports}
         cases.append(replace(case, nbytes=ports * case.nbytes, params=params))
     return cases
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "ranks", "params", "reason"),
+    [
+        ("native", 8, {}, "the algorithm of the library is unknown"),
+        ("ring", 2048, {}, "more than 1024 ranks"),
+        ("ring", 1, {}, "one rank sends no messages"),
+        ("ring", 8, {"channels": 4}, "several channels"),
+        ("double_binary_tree", 8, {}, "several schedules"),
+        ("bucket", 8, {"planes": 3}, "planes"),
+        ("ring", 8, {"copies": 1}, "copies"),
+    ],
+)
+def test_what_is_unknown_of_a_measurement_is_the_reason_to_leave_it_out(
+    algorithm, ranks, params, reason
+):
+    case = observation("all_reduce", algorithm, 1 << 20, 1.0, Layout.of(ranks, 1), **params)
+    assert reason in _unmodelled_reason(case)
+    assert _unmodelled_reason(replace(case, algorithm=None)) != ""
+
+
+def test_operations_that_differ_in_their_torus_alone_are_found_apart():
+    layout = Layout.of(8, 1)
+    operations = _Operations()
+    shared = []
+    for torus in ("2x2x2", "8"):
+        params = {"torus": torus, "ports": 6, "peers": "torus"}
+        case = observation("all_reduce", "ring", 6 << 20, 1.0, layout, **params)
+        operations.add(case)
+        shared.append(
+            max(
+                kind.link_bytes / kind.nbytes
+                for kind in operations.row(case).work
+                if isinstance(kind, PathMessage)
+            )
+        )
+    assert shared == [2, 3]
 
 
 def test_several_ports_of_a_rank_send_parts_of_the_vector_at_once():

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import raw_examples
 from cli_runner import invoke
 from model_observations import observation
 from pico_archives import allocation, row, times, write_machine
@@ -11,6 +12,7 @@ from hpccoll.model.machine import Machine, MessageCosts, Tier
 from hpccoll.model.machine_file import read_machine
 from hpccoll.model.validation import predicted_seconds
 from hpccoll.schedule import Layout
+from hpccoll.store import hdf5
 from hpccoll.store.result_files import read_raw
 
 ELEMENTS = (256, 4096, 1 << 16, 1 << 20, 1 << 24)
@@ -161,6 +163,13 @@ def test_the_library_of_a_fit_is_one_of_those_in_the_results(tmp_path):
 def test_fewer_nodes_than_any_job_has_are_refused(most_nodes, tmp_path):
     fit = invoke("fit", results_of(tmp_path, (4, 8)), "--max-nodes", most_nodes)
     assert fit.is_bad_input("--max-nodes", f"{most_nodes} is not valid", "at least 4")
+
+
+def test_results_of_our_own_have_no_library_to_choose(tmp_path):
+    hdf5.write_raw_file(raw_examples.raw(raw_examples.outcome()), tmp_path / "own.h5")
+    ended = invoke("fit", tmp_path / "own.h5", "--library", "MPICH")
+    assert ended.is_bad_input("--library")
+    assert "choose from" not in ended.err
 
 
 HOSTS = ("a1.cluster", "a2.cluster", "a3.cluster", "a4.cluster", "b1", "b2", "b3", "b4")

@@ -106,6 +106,7 @@ ALONG_PATHS = BARE | {
             "rack": {"latency_s": 2, "bytes_per_s": 2},
         },
         "port": {"bytes_per_s": 1e10},
+        "start_skew_s": 3e-7,
     },
 }
 
@@ -128,9 +129,26 @@ def test_a_faster_network_has_faster_links_and_is_as_much_faster_for_larger_jobs
         ports_byte_s=pytest.approx(usual.path.ports_byte_s / 4),
         link_byte_s=pytest.approx(usual.path.link_byte_s / 4),
     )
+    assert (usual.port_byte_s, usual.start_skew_s) == (1e-10, 3e-7)
     assert faster.port_byte_s == pytest.approx(usual.port_byte_s / 4)
     assert faster.tiers["node"] == usual.tiers["node"]
     assert faster.tiers["rack"].of(8).byte_s == pytest.approx(usual.tiers["rack"].of(8).byte_s / 4)
+
+
+def test_the_torus_of_a_job_is_the_only_measured_one_of_as_many_nodes_or_an_even_one():
+    measured = MEASURED | {"tori": ["2x2x16", "1x8x8", "1x1x32"]}
+    machine = MachineFile.of(**ALONG_PATHS, measured=measured)
+    assert machine.torus_of(32).text == "1x1x32"
+    assert machine.torus_of(64).text == "4x4x4", "two were measured"
+    assert machine.torus_of(64, "2x4x8").text == "2x4x8"
+    with pytest.raises(BadInputError, match="a torus of 64 nodes"):
+        machine.torus_of(64, "4x4")
+
+
+def test_a_rack_has_a_node_or_more(mine):
+    assert mine.layout(4, nodes_per_rack=1).racks == 4
+    with pytest.raises(BadInputError, match="--nodes-per-rack"):
+        mine.layout(4, nodes_per_rack=0)
 
 
 def test_channels_of_nccl_are_as_fast_as_the_network_and_no_faster_than_nodes():

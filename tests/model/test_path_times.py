@@ -11,12 +11,14 @@ from model_observations import observation, observed
 
 from hpccoll.model.collective_fit import fit_collectives
 from hpccoll.model.collective_machine import _file, _Operations, _unmodelled_reason
-from hpccoll.model.machine import Machine, MessageCosts, Tier
+from hpccoll.model.machine import Cpus, Machine, MessageCosts, Tier
 from hpccoll.model.machine_file import read_machine, write_machine
 from hpccoll.model.observations import observations
+from hpccoll.model.path_times import sums_paths
 from hpccoll.model.predict import Request, predict
+from hpccoll.model.unknown_messages import schedules_of
 from hpccoll.model.validation import predicted_seconds, validate
-from hpccoll.schedule import Layout
+from hpccoll.schedule import Cut, Layout
 from hpccoll.store.result_files import read_all
 
 SIZES = (256, 1 << 14, 1 << 20, 1 << 26)
@@ -43,6 +45,7 @@ ALGORITHMS = (
     ("all_gather", "bruck"),
     ("all_to_all", "direct"),
     ("reduce", "binomial"),
+    ("broadcast", "binomial"),
 )
 
 
@@ -143,25 +146,25 @@ def test_a_prediction_is_the_time_of_a_measurement_of_the_same_case(shape, ports
     for collective, algorithm in ALGORITHMS:
         request = Request(
             nodes=[32],
-            sizes=[1 << 20],
+            sizes=[1 << 20, 1 << 27],
             collective=collective,
             algorithms=[algorithm],
             torus=shape,
             ports=ports,
         )
-        (prediction,) = predict(on_tori, request).predictions
-        same = observation(
-            collective,
-            algorithm,
-            prediction.nbytes,
-            1.0,
-            Layout.of(32, 1),
-            torus=shape,
-            ports=ports,
-        )
-        assert prediction.value_s == pytest.approx(predicted_seconds(same, on_tori.machine()))
-        assert prediction.params["torus"] == shape
-        assert prediction.low_s <= prediction.value_s <= prediction.high_s
+        for prediction in predict(on_tori, request).predictions:
+            same = observation(
+                collective,
+                algorithm,
+                prediction.nbytes,
+                1.0,
+                Layout.of(32, 1),
+                torus=shape,
+                ports=ports,
+            )
+            assert prediction.value_s == pytest.approx(predicted_seconds(same, on_tori.machine()))
+            assert prediction.params["torus"] == shape
+            assert prediction.low_s <= prediction.value_s <= prediction.high_s
 
 
 def of_torus(machine, nodes, **more):
@@ -196,7 +199,47 @@ def test_the_racks_of_a_larger_job_are_as_measured_unless_the_user_says_it():
     assert machine.layout(64).racks == 16
     assert "assumed: 4 nodes in a rack" in of_torus(machine, 64).distance
     assert machine.layout(64, nodes_per_rack=32).racks == 2
-    assert "assumed" not in of_torus(machine, 64, nodes_per_rack=32).distance
+    said = of_torus(machine, 64, nodes_per_rack=32)
+    assert (said.racks, "assumed" in said.distance) == (2, False)
+
+
+def test_channels_are_those_of_the_fit_unless_the_user_asks_for_some():
+    machine = machine_of(on(Layout.of(4, 1)), on(Layout.of(8, 1)))
+    channels = {
+        (collective, algorithm, asked): predict(
+            machine,
+            Request(
+                nodes=[8],
+                sizes=[64 << 20],
+                collective=collective,
+                algorithms=[algorithm],
+                parameters={"channels": asked} if asked else {},
+            ),
+        )
+        .predictions[0]
+        .params["channels"]
+        for collective, algorithm, asked in (
+            ("all_reduce", "ring", 0),
+            ("all_reduce", "ring", 4),
+            ("broadcast", "chain", 0),
+        )
+    }
+    assert channels["all_reduce", "ring", 0] == 1
+    assert channels["all_reduce", "ring", 4] == 4
+    assert channels["broadcast", "chain", 0] > 1, "segments of a pipeline"
+
+
+def test_resources_and_aggregators_that_were_not_fitted_are_simulated(on_tori):
+    machine = on_tori.machine()
+    one = observation("all_reduce", "ring", 1 << 20, 1.0, Layout.of(8, 1))
+    (schedule,) = schedules_of(one)
+    cut = Cut(one.call, 1 << 18, schedule.units, 1, 4)
+    assert sums_paths(machine, [schedule], cut)
+    assert not sums_paths(machine, [schedule], replace(cut, lanes=2))
+    for declared in ({"uplink_byte_s": 1e-9}, {"memory_byte_s": 1e-9}, {"cpus": Cpus(4)}):
+        assert not sums_paths(replace(machine, **declared), [schedule], cut)
+    with_aggregator = replace(schedule, layout=schedule.layout.with_aggregators(1))
+    assert not sums_paths(machine, [with_aggregator], cut)
 
 
 def test_several_schedules_at_once_are_not_predicted_on_a_torus_or_several_ports(on_tori):

@@ -6,7 +6,7 @@ from counted_examples import CountedRankExample, write_ranks
 from hpccoll.analysis.counted_shares import counted_shares
 from hpccoll.common.errors import UnusableError
 from hpccoll.sweep.counted_launch import join_rank_files
-from hpccoll.sweep.counted_sweep import counted_sweeps, write_sweeps
+from hpccoll.sweep.counted_sweep import counted_sweeps, write_sweep
 from hpccoll.sweep.sweep_file import load_sweep
 
 
@@ -28,13 +28,23 @@ def test_sizes_types_and_shapes_are_those_of_the_calls_that_take_time(tmp_path):
         "broadcast-4x2-float32",
         "all_reduce-4x2-int32",
     ]
-    reduction, broadcast, integers = map(load_sweep, write_sweeps(sweeps, tmp_path / "sweeps"))
+    files = [write_sweep(sweep, tmp_path / "sweeps") for sweep in sweeps]
+    reduction, broadcast, integers = map(load_sweep, files)
     assert (reduction.sizes(), reduction.dtypes, reduction.ops) == ([8, 800], ["float64"], ["max"])
     assert reduction.in_place == [True]
     assert (broadcast.nodes, broadcast.ranks_of_nodes, broadcast.sizes()) == ([2], [2], [4, 800])
     assert (integers.sizes(), integers.dtypes) == ([4], ["int32"])  # of a byte, too: an element
     assert {"default", "mpich-binomial"} <= set(broadcast.variants)
     assert not [name for name in broadcast.variants if name.startswith("openmpi")]
+
+
+def test_another_launch_is_of_the_default_and_the_promising_variants_alone(tmp_path):
+    (sweep,) = counted_sweeps(counted_shares(join_rank_files(write_ranks(tmp_path / "r"))))
+    file = write_sweep(sweep.launch(2, ["mpich-ring"]), tmp_path / "sweeps")
+    again = load_sweep(file)
+    assert (sweep.collective, file.stem) == ("all_reduce", f"{sweep.name}-launch2")
+    assert list(again.variants) == ["default", "mpich-ring"]
+    assert again.sizes() == sweep.content["bytes"]
 
 
 def test_on_one_node_it_needs_no_slurm(tmp_path):

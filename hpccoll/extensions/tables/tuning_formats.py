@@ -132,7 +132,9 @@ class TuningFormats:
     def recognises(self, text: str) -> bool:
         return recognise_format(text) is not None
 
-    def write(self, results: Results, name: str, out: Path, *, as_json: bool) -> None:
+    def write(
+        self, results: Results, name: str, out: Path, *, no_default: bool, as_json: bool
+    ) -> None:
         table_format = FORMATS[name]
         by_nodes = knows_nodes(name, results.runs)
         measured = library_choices(
@@ -140,7 +142,7 @@ class TuningFormats:
             table_format.library,
             table_format.mpi,
             by_nodes=by_nodes,
-            has_default=table_format.has_default,
+            has_default=table_format.has_default and not no_default,
         )
         choices = expressible_choices(name, measured)
         files, exports = table_files(

@@ -50,7 +50,13 @@ def test_below_half_the_smallest_measured_size_the_default_stays():
 
 @pytest.mark.parametrize(
     ("collective", "smallest", "first"),
-    [("all_reduce", 8, 0), ("all_reduce", 16, 8), ("all_gather", 32, 0), ("all_gather", 64, 32)],
+    [
+        ("all_reduce", 8, 0),
+        ("all_reduce", 16, 8),
+        ("all_reduce", 17, 9),
+        ("all_gather", 32, 0),
+        ("all_gather", 64, 32),
+    ],
 )
 def test_an_algorithm_serves_all_sizes_if_the_smallest_measured_one_has_one_element_in_each_block(
     collective, smallest, first

@@ -118,6 +118,7 @@ def test_an_algorithm_of_calls_that_the_table_rules_too_is_not_called_overruled(
     part = TuningRule(collective="bcast", algorithm="knomial", bytes=(0, 1))
     nothing = (
         replace(part, ranks=(5, 8)),
+        replace(part, nodes=(5, 8)),
         replace(part, algorithm="ignore"),
         replace(part, collective="scatter"),
     )
@@ -285,7 +286,13 @@ def row_of(results, rules, library="openmpi"):
 
 
 def test_a_gain_has_its_factor_and_whether_it_is_noise_for_programs():
-    for seconds, half, within_noise in ((60, 0.02, False), (97, 0.001, True), (60, 0.4, True)):
+    for seconds, half, within_noise in (
+        (60, 0.02, False),
+        (97, 0.001, True),
+        (60, 0.4, True),
+        (160, 0.02, False),
+        (160, 0.4, True),
+    ):
         results = library_results(
             "openmpi",
             {"default": {1024: 100}, "table": {1024: seconds}},
@@ -308,6 +315,12 @@ def test_a_call_that_does_the_same_without_the_table_has_no_gain():
     ):
         assert row_of(results, rules).endswith("60 us")
     assert row_of(measured(TREE, RING), [rule("ring")]).endswith("1.67x")
+
+
+def test_a_call_without_a_rule_that_does_something_else_has_a_gain():
+    (call,) = verified(TREE, RING, [])
+    assert (call.rule, call.verdict) == (None, OVERRULED)
+    assert call.gain.factor == pytest.approx(100 / 60)
 
 
 def test_thresholds_of_mpich_that_change_nothing_are_left_to_the_library():

@@ -28,6 +28,7 @@ from hpccoll.extensions.tables.formats.write_table import (
 )
 from hpccoll.extensions.tables.library_choices import library_choices
 from hpccoll.extensions.tables.table_conclusion import TableConclusion, conclusion_findings
+from hpccoll.extensions.tables.tuning_formats import _table_findings
 from hpccoll.extensions.tables.verified_table_text import CHANGES_NOTHING
 from hpccoll.store import hdf5
 from hpccoll.store.case_times import CaseTimes
@@ -325,12 +326,30 @@ def test_a_table_that_changes_nothing_is_said_to_change_nothing(place):
     assert "no algorithm is clearly faster" in found.out
 
 
-def json_of_table(place, half):
+def json_of_table(place, half, *options):
     """Return the JSON of a table of two sizes, whose times vary by this share."""
     write_raw(place, "default", {1024: 2000, 65536: 9000}, half=half)
     write_raw(place, "mpich-ring", {1024: 3000, 65536: 5000}, half=half)
-    found = invoke("tune", ".", "--format", "mpich", "--out", "tree.json", "--json")
+    found = invoke("tune", ".", "--format", "mpich", "--out", "tree.json", "--json", *options)
     return json.loads(found.out)
+
+
+def test_a_table_without_the_default_names_an_algorithm_for_calls_that_are_not_clearly_faster(
+    place,
+):
+    named = json_of_table(place, 0.8, "--no-default")["ranges"]
+    assert {size_range["choice"]["algorithm"] for size_range in named} == {"ring"}
+    assert json_of_table(place, 0.8)["changes_nothing"]
+    assert invoke("tune", "--lint", "tree.json").code == 0
+
+
+@pytest.mark.parametrize(
+    "options", [("--out", "t.json"), ("--format", "mpich", "--verify", "tree.json"), ()]
+)
+def test_only_a_librarys_table_can_be_without_its_default(place, options):
+    write_raw(place, "default", {1024: 2000})
+    (place / "tree.json").write_text(write_mpich_json([]))
+    assert invoke("tune", ".", "--no-default", *options).is_bad_input("--no-default")
 
 
 def test_json_says_as_the_text_does_what_is_within_the_noise_and_whether_the_table_changes_anything(
@@ -366,6 +385,14 @@ def test_json_has_a_finding_on_the_sizes_that_a_table_leaves_to_the_library_unme
     assert (finding["values"]["smallest"], finding["values"]["largest"]) == (65536, 65536)
 
 
+def test_json_has_a_warning_on_sizes_that_a_table_without_a_default_serves_unmeasured():
+    curves = {"default": {65536: 9}, "nccl-tree": {65536: 5}}
+    environments = {"nccl-tree": {"NCCL_PROTO": "LL"}}
+    choices, _ = choices_of("nccl-csv", library_results("nccl", curves, environments=environments))
+    (finding,) = _table_findings(choices)
+    assert (finding.kind, finding.severity) == ("not_measured", "warning")
+
+
 TREE_VARIABLE = "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE"
 
 
@@ -378,6 +405,16 @@ def test_verifying_a_table_that_changes_nothing_ends_with_0_and_says_so(place):
     assert CHANGES_NOTHING in found.out
     record = json.loads(invoke("tune", ".", "--verify", table, "--json").out)
     assert (record["changes_nothing"], len(record["calls"])) == (True, 1)
+
+
+def test_a_table_that_the_library_refuses_is_not_said_to_change_nothing(place):
+    table = place / "cut.rules"
+    table.touch()
+    write_raw(place, "table", {1024: 2000}, environment={TREE_VARIABLE: str(table)})
+    found = invoke("tune", ".", "--verify", table, "--format", "openmpi", "--json")
+    record = json.loads(found.out)
+    assert (found.code, record["calls"], record["changes_nothing"]) == (3, [], False)
+    assert record["findings"]
 
 
 def test_verifying_a_table_that_names_an_algorithm_ends_with_3_if_nothing_shows_what_ran(place):
