@@ -36,6 +36,7 @@ class Judged(Held):
         "expected": "expected.value",
         "high": "expected.high",
         "wire_Bps": "expected.wire_Bps",
+        "ring_Bps": "expected.ring_Bps",
         "verdict": "acceptance",
         "reason": "reason",
         "expected_from": "expected.origin",

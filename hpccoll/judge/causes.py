@@ -17,6 +17,18 @@ LIKELIEST = 3
 """How many causes a fail names."""
 
 
+OF_AMD = "transport rccl"
+"""The trait of nodes with AMD's GPUs."""
+
+_OF_RCCL = {"NCCL": "RCCL", "nccl-tests": "rccl-tests", "nccl.conf": "rccl.conf"}
+"""The names of RCCL; its variables have those of NCCL (its initEnv reads ``/etc/rccl.conf``)."""
+
+
+def in_words_of_rccl(text: str) -> str:
+    """Return a text on NCCL as one on RCCL; the names of variables stay."""
+    return re.sub(r"\b(nccl-tests|nccl\.conf|NCCL)\b", lambda name: _OF_RCCL[name.group()], text)
+
+
 @dataclass(frozen=True, slots=True)
 class Symptom:
     """What a set of verdicts has in common."""
@@ -55,6 +67,8 @@ class _KnownCause:
     proven: re.Pattern[str] | None = None
     excluded: re.Pattern[str] | None = None
     context: re.Pattern[str] | None = None
+    what_amd: str = ""
+    check_amd: str = ""
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> "_KnownCause":
@@ -64,6 +78,14 @@ class _KnownCause:
             name: re.compile(row[name]) for name in ("proven", "excluded", "context") if name in row
         }
         return cls(**{**row, **sets, **patterns})
+
+    def cause(self, because: str, traits: Collection[str], *, proven: bool = False) -> Cause:
+        """Return the cause in the words of the vendor whose GPUs the traits name."""
+        if OF_AMD not in traits:
+            return Cause(self.what, self.check, because, proven)
+        cause_of_amd = in_words_of_rccl(self.what_amd or self.what)
+        check_of_amd = in_words_of_rccl(self.check_amd or self.check)
+        return Cause(cause_of_amd, check_of_amd, because, proven)
 
     def distance(self, share: float | None) -> float:
         """Return the logarithm of how far a share is from those that the cause leaves; 0 within them."""
@@ -123,8 +145,7 @@ def likeliest_causes(
             continue
         proof = row.proof(facts)
         if proof:
-            proven = Cause(row.what, row.check, f"the log has {proof}", proven=True)
-            possible.append(((0,), proven))
+            possible.append(((0,), row.cause(f"the log has {proof}", traits, proven=True)))
         elif not row.is_excluded(facts, passing):
             rank = ranks[0]
             symptom = symptoms[rank]
@@ -132,7 +153,7 @@ def likeliest_causes(
             distance = row.distance(symptom.share)
             order = (1, distance > 0, rank, distance, not context)
             because = "; ".join((symptom.words, *context))
-            possible.append((order, Cause(row.what, row.check, because)))
+            possible.append((order, row.cause(because, traits)))
     possible.sort(key=lambda ordered: ordered[0])
     return tuple(cause for _, cause in possible[:LIKELIEST])
 

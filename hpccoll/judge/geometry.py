@@ -17,6 +17,7 @@ from hpccoll.common.text import Finding, info, join_words
 from hpccoll.common.units import format_count, format_factor, format_rate, format_size
 from hpccoll.evidence.log_record import NCCL_LIBRARIES
 from hpccoll.judge.acceptance import Judged
+from hpccoll.judge.causes import OF_AMD, in_words_of_rccl
 from hpccoll.judge.held import RATE, Held, HeldVerdict
 from hpccoll.judge.run_comparison import CaseComparison, compared_rows
 from hpccoll.model.machine_file import MachineFile
@@ -321,6 +322,14 @@ class KnownGeometry:
     why: str
     check: str
     source: str
+    check_amd: str = ""
+
+    def remedy(self, transport: str) -> str:
+        """Return why the geometry is slow, and what shows it on the GPUs of the vendor."""
+        why, check = self.why, self.check
+        if f"transport {transport}" == OF_AMD:
+            why, check = in_words_of_rccl(why), in_words_of_rccl(self.check_amd or check)
+        return f"{self.what}: {why}; check: {check} ({self.source})"
 
 
 @cache
@@ -388,8 +397,7 @@ def _finding(slow_calls: Sequence[SlowGeometry], machine: MachineFile | None) ->
     name = next((name for name, holds in CONDITIONS.items() if holds(first, machine)), "")
     remedy = ""
     if name:
-        row = _known()[name]
-        remedy = f"{row.what}: {row.why}; check: {row.check} ({row.source})"
+        remedy = _known()[name].remedy(slow.transport)
     healthy_at = _by_geometry(first)
     slowest = min(healthy_at.values(), key=lambda result: result.speed)
     return info(

@@ -106,6 +106,9 @@ class Expected:
     sources: tuple[str, ...] = ()  # the independent sources, as they are to be named
     # the bound of the wires as bus bandwidth; None if the machine does not say it
     wire_Bps: float | None = None
+    # what a ring gets out of the wires, where it is likely and the bound is that of other algorithms
+    ring_Bps: float | None = None
+    ring_wires: str = ""  # the wires that bound the ring
     gpus: tuple[str, ...] = ()  # those that published figures are of
     # those that published figures are of, the oldest first; empty for an unknown one
     libraries: tuple[str, ...] = ()

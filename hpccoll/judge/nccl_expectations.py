@@ -20,7 +20,7 @@ from hpccoll.common.text import in_brackets, join_ends, join_words
 from hpccoll.common.units import format_count, format_rate
 from hpccoll.evidence.log_record import NCCL_LIBRARIES
 from hpccoll.judge.held import MODEL, NEAREST, PHYSICS, PUBLISHED, Expected
-from hpccoll.judge.wire_bounds import WireBound, highest_possible, wire_bound
+from hpccoll.judge.wire_bounds import WireBound, highest_possible, ring_below, wire_bound
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.nccl_candidates import modelled_busbw
 from hpccoll.model.nearest_rates import NEWER, NearestRates, nearest_rates
@@ -105,7 +105,7 @@ def expected_of_nccl(
     if (row.busbw_Bps or 0.0) > bound.rate:  # the usual algorithm did not run
         bound = highest_possible(machine, *_place(call)) or bound
     lacking = f"not judged for lack of published figures: {too_few}; {OWN_REFERENCE}"
-    return _of_wires(bound, lacking), ""
+    return _beside_ring(_of_wires(bound, lacking), row, machine, call), ""
 
 
 def _known_of(
@@ -140,6 +140,18 @@ def _call(row: Row, algorithm: str | None, library: str) -> PublishedCall:
 
 def _place(call: PublishedCall) -> tuple[str, int, int]:
     return call.collective, call.nodes, call.ranks_per_node
+
+
+def _beside_ring(
+    expected: Expected, row: Row, machine: MachineFile, call: PublishedCall
+) -> Expected:
+    """Return a bound of wires with that of a ring, if a ring may have run."""
+    if call.algorithm:
+        return expected
+    ring = ring_below(machine, expected.high, *_place(call))
+    if ring is None or (row.busbw_Bps or 0.0) > BEYOND * ring.rate:
+        return expected
+    return replace(expected, ring_Bps=ring.rate, ring_wires=ring.wires)
 
 
 def _of_wires(bound: WireBound, lacking: str = "") -> Expected:

@@ -11,8 +11,12 @@ from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import ClassSection
 from hpccoll.model.published_rates import usual_algorithm, word_of
 
+RING = "ring"
 TREES = "tree", "nvls_tree"
 """NCCL's algorithms that pass the ports less often than a ring: N fabrics have N-1 edges between them."""
+
+APART = 1.05
+"""The ratio from which on a bound is another one than that of a ring: a tree on many nodes is as good as a ring."""
 
 PORTS, FABRIC = "the ports", "the links between the GPUs"
 """The wires that bound a collective; both are plural, because sentences say that they carry a rate."""
@@ -48,12 +52,11 @@ class _Wires(NamedTuple):
         ranks = nodes * ranks_per_node
         fabrics = -(-nodes // like.fabric_nodes)
         inside = _highest(like, "fabric_bytes_per_s")
+        sharing = machine.geometry.ranks_per_node if machine.geometry else ranks_per_node
+        ranks_with_ports = max(sharing, ranks_per_node) if every_port else ranks_per_node
+        ports_of_node = _ports_of_node(machine, like, ranks_with_ports)
         ports = None
-        rate_of_gpu = _highest(like, "network_bytes_per_s")
-        if rate_of_gpu is not None:
-            sharing = machine.geometry.ranks_per_node if machine.geometry else ranks_per_node
-            ranks_with_ports = max(sharing, ranks_per_node) if every_port else ranks_per_node
-            ports_of_node = _ports_of_node(machine, rate_of_gpu, ranks_with_ports)
+        if ports_of_node is not None:
             ports = ports_of_node * nodes / fabrics
         return cls(ranks, fabrics, ranks // fabrics, inside, ports)
 
@@ -78,13 +81,29 @@ def _highest(like: ClassSection, name: str) -> float | None:
     return rate.at("low_cost", is_rate=True) if rate else None
 
 
-def _ports_of_node(machine: MachineFile, rate_of_gpu: float, ranks_per_node: int) -> float:
-    """Return the rate of the ports that ranks of a node use: each GPU its nearest, as NCCL does."""
+def _ports_of_node(machine: MachineFile, like: ClassSection, ranks_per_node: int) -> float | None:
+    """Return the rate of the ports that ranks of a node use: each GPU its nearest, as NCCL does; None if unknown."""
     geometry = machine.geometry
+    rate_of_gpu = _highest(like, "network_bytes_per_s")
+    if rate_of_gpu is None:
+        rate_of_port = _rate_of_described_port(machine)
+        ports = geometry.rails if geometry else 1
+        return rate_of_port and rate_of_port * min(ranks_per_node, ports)
     if geometry is None:
         return rate_of_gpu * ranks_per_node
     rate_of_rail = rate_of_gpu * geometry.ranks_per_node / geometry.rails
     return rate_of_rail * min(ranks_per_node, geometry.rails)
+
+
+def _rate_of_described_port(machine: MachineFile) -> float | None:
+    """Return the rate of a port of a node; None if it is unknown.
+
+    With ``tiers``, ``port`` is a number of simulations: what messages get, which may be less than
+    the wire has.
+    """
+    if machine.port is None or machine.tiers:
+        return None
+    return machine.port.bytes_per_s.at("low_cost", is_rate=True)
 
 
 def wire_bound(
@@ -122,6 +141,23 @@ def wire_bound(
     passes_ports_once = is_tree or collective == "all_to_all"
     factor = wires.shared_by_others if passes_ports_once else 1.0
     return _with_ports(wires, inside, factor, collective)
+
+
+def ring_below(
+    machine: MachineFile, bound: float, collective: str, nodes: int, ranks_per_node: int
+) -> WireBound | None:
+    """Return what a ring gets out of the wires, where it is the likeliest algorithm and another might get more.
+
+    Without a default algorithm of the class, nobody has seen another one there than a ring or a
+    tree, and ``bound`` is that of a tree. None if a ring is as good as the bound.
+    """
+    like = machine.machine_class
+    if collective != "all_reduce" or like is None or usual_algorithm(like, nodes):
+        return None
+    ring = wire_bound(machine, collective, nodes, ranks_per_node, RING)
+    if ring is None or APART * ring.rate >= bound:
+        return None
+    return ring
 
 
 def highest_possible(

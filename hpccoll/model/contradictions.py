@@ -8,7 +8,7 @@ of their own.
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Literal
 
-from hpccoll.common.errors import BadInputError
+from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.units import format_rate
 
 if TYPE_CHECKING:
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 BETWEEN_NODES: tuple[Literal["rack"], Literal["fabric"]] = "rack", "fabric"
 """The tiers whose messages pass ports."""
+
+ROUNDED = 1.02
+"""The ratio up to which two rates are one: people round them, such as 8.33 GB/s of 25 over 3."""
 
 
 def contradictions(machine: "MachineFields") -> Iterator[BadInputError]:
@@ -88,6 +91,36 @@ def _messages_in_ports(machine: "MachineFields") -> Iterator[BadInputError]:
                 )
 
 
+def _shares_of_ports(machine: "MachineFields") -> Iterator[BadInputError]:
+    """The shares of the GPUs of a node in its ports are the ports together."""
+    geometry = machine.geometry
+    share = machine.machine_class and machine.machine_class.network_bytes_per_s
+    if not (share and geometry and machine.port) or machine.kind != "described":
+        return
+    port = machine.port.bytes_per_s
+    gpus_on_port = geometry.ranks_per_node / geometry.rails
+    is_less = ROUNDED * gpus_on_port * _high(share) < _low(port)
+    is_more = gpus_on_port * _low(share) > ROUNDED * _high(port)
+    if is_less or is_more:
+        gpus_text = f"layout.ranks_per_node {geometry.ranks_per_node}"
+        ports_text = f"layout.rails {geometry.rails} x port.bytes_per_s {format_rate(port.value)}"
+        valid_share = format_rate(port.value / gpus_on_port)
+        yield BadInputError(
+            "class.network_bytes_per_s",
+            format_rate(share.value),
+            f"the share of each GPU, {valid_share}: {ports_text} / {gpus_text}; or leave it out",
+        )
+
+
+def _no_effect(machine: "MachineFields") -> Iterator[BadInputError]:
+    """Without costs of messages nothing is simulated: what only simulations use has no effect."""
+    if machine.kind != "described" or machine.tiers:
+        return
+    for name in ("uplink", "memory", "cpus"):
+        if getattr(machine, name):
+            yield UnusableError(name, "it has no effect without tiers: nothing is simulated")
+
+
 def _fabric_beyond_rack(machine: "MachineFields") -> Iterator[BadInputError]:
     """Messages to another rack pass the switch of their own one, too: they are neither faster nor sooner there."""
     rack, fabric = (machine.tiers.get(tier) for tier in BETWEEN_NODES)
@@ -118,6 +151,8 @@ RULES: tuple[Callable[["MachineFields"], Iterator[BadInputError]], ...] = (
     _ranks_on_rails,
     _channels_on_ports,
     _messages_in_ports,
+    _shares_of_ports,
+    _no_effect,
     _fabric_beyond_rack,
     _links_without_paths,
 )

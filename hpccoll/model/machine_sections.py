@@ -139,7 +139,9 @@ class LayoutSection(YamlSection):
         description="the ranks, or GPUs, of a node"
     )
     rails: Annotated[int, Bounded(RANKS_PER_NODE)] = Field(
-        1, description="the ports of a node; each port connects to a separate network"
+        1,
+        description="the ports of a node, each for as many of its ranks and on a network of its own; 1 if all ranks "
+        "share one port",
     )
     nodes_per_rack: Annotated[int, Bounded(RANKS)] | None = Field(
         None, description="the nodes of a rack, which share an uplink [all nodes are in one]"
@@ -196,7 +198,9 @@ class RateSection(_Scalable):
 class PortSection(RateSection):
     """The port of a node on each of its rails."""
 
-    bytes_per_s: Rate = Field(description="the rate of each direction of each rail of a node")
+    bytes_per_s: Rate = Field(
+        description="the rate of one port, each way, which the ranks of its rail share"
+    )
     burst_bytes: Bytes = Field(
         Quantity(value=0), description="the bytes that pass at once after a pause"
     )
@@ -401,7 +405,9 @@ class ClassSection(YamlSection):
         None, description="the rate of a GPU into the fabric, each way [unknown]"
     )
     network_bytes_per_s: Rate | None = Field(
-        None, description="the rate of the ports of a node over its GPUs, each way [unknown]"
+        None,
+        description="the share of each GPU in the ports of its node, each way: the rates of all ports, divided by the "
+        "GPUs [as port and layout say, in a file without tiers; else unknown]",
     )
     default_algorithms: dict[Annotated[int, Bounded(RANKS)], Name] = Field(
         {},

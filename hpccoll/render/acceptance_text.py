@@ -40,8 +40,11 @@ from hpccoll.judge.held import (
     Expected,
     HeldVerdict,
 )
+from hpccoll.judge.named_gpus import GPU_DEVICES
+from hpccoll.judge.wire_bounds import PORTS
 from hpccoll.model.published_rates import version_of
 from hpccoll.render.geometry_text import geometry_lines
+from hpccoll.render.merged_reasons import merged_reasons
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.rows import Row
 
@@ -226,7 +229,23 @@ def _beside_wires(judged: Judged, expected: Expected) -> str:
     if judged.verdict is HeldVerdict.IMPOSSIBLE:
         return f"and {wires} carry {bound} at most: it cannot be; do: {CHECK_THE_PLACE}"
     share = format_per_cent(judged.measured / expected.high)
-    return f"{share} of the {bound} that {wires} carry; {judged.reason}"
+    if expected.ring_Bps is None:
+        return f"{share} of the {bound} that {wires} carry; {judged.reason}"
+    share_of_ring = format_per_cent(judged.measured / expected.ring_Bps)
+    ring = f"{figure(judged, expected.ring_Bps)} that a ring gets out of {expected.ring_wires}"
+    upper_bound = "a tree might get" if wires == PORTS else f"{wires} carry"
+    return (
+        f"{share_of_ring} of the {ring} at most ({share} of the {bound} that {upper_bound}); "
+        f"{judged.reason}"
+    )
+
+
+def _share_of_ring(judged: Judged) -> str:
+    """Return a row beside what a ring gets out of the wires: ``88 % of 12.5 GB/s``; empty if no ring is likely."""
+    ring = judged.expected and judged.expected.ring_Bps
+    if not ring:
+        return ""
+    return f"{format_per_cent(judged.measured / ring)} of {figure(judged, ring)}"
 
 
 def figure(judged: Judged, value: float) -> str:
@@ -273,7 +292,7 @@ def _call(row: Row) -> str:
 
 def place_words(row: Row) -> str:
     """Return where a row ran: ``on 2 nodes x 8 GPUs``, ``on 2 nodes, 7 ranks``."""
-    noun = "GPU" if row.device == "cuda" else "rank"
+    noun = "GPU" if row.device in GPU_DEVICES else "rank"
     nodes = format_count(row.nodes, "node")
     if row.ranks_per_node:
         return f"on {nodes} x {format_count(row.ranks_per_node, noun)}"
@@ -341,6 +360,7 @@ VERDICT_COLUMNS: Columns[Judged] = (
     ("measured", lambda judged: figure(judged, judged.measured)),
     ("low", partial(_expected_figure, "low")),
     ("expected", partial(_expected_figure, "value")),
+    ("of a ring", _share_of_ring),
     ("high", partial(_expected_figure, "high")),
     ("from", _sources),
     ("verdict", verdict_words),
@@ -359,9 +379,23 @@ def cause_lines(acceptance: AcceptanceSummary) -> Iterator[str]:
 
 
 def reason_lines(acceptance: AcceptanceSummary) -> Iterator[str]:
-    """Yield a line for each reason for which rows cannot be judged, with their number and sizes."""
-    for reason, rows in acceptance.reasons.items():
-        yield f"{format_count(len(rows), 'row')} ({_sizes(rows)}): {reason}"
+    """Yield a line for each reason for which rows cannot be judged, with their number and sizes.
+
+    Reasons that differ in figures only, such as those of two sizes, share a line.
+    """
+    for reason, rows in merged_reasons(acceptance.reasons).items():
+        where = _measured_sizes(rows, acceptance.judged)
+        placements = {placement_label(judged.row) for judged in rows}
+        if len(placements) == 1 and _has_both_placements(rows, acceptance.judged):
+            where = f"{where} {placements.pop()}"
+        yield f"{format_count(len(rows), 'row')} ({where}): {reason}"
+
+
+def _has_both_placements(rows: Iterable[Judged], judged: Iterable[Judged]) -> bool:
+    """Return whether calls of the sizes of rows were measured in place and out of place."""
+    sizes = {row.row.bytes for row in rows}
+    placements = {row.row.in_place for row in judged if row.row.bytes in sizes}
+    return len(placements) > 1
 
 
 def origin_lines(acceptance: AcceptanceSummary) -> Iterator[str]:
@@ -417,6 +451,20 @@ def _version_words(library: str, versions: Sequence[tuple[int, ...]]) -> str:
     if len(numbers) < len(versions):
         text += " and unknown versions"
     return text
+
+
+def _measured_sizes(rows: Sequence[Judged], judged: Iterable[Judged]) -> str:
+    """Return the collectives and the sizes of rows, in ranges without sizes that were measured and are not theirs."""
+    sizes = {row.row.bytes for row in rows}
+    ranges: list[list[int]] = [[]]
+    for size in sorted({row.row.bytes for row in judged}):
+        if size in sizes:
+            ranges[-1].append(size)
+        elif ranges[-1]:
+            ranges.append([])
+    words = [join_ends(map(format_size, sizes_of_range)) for sizes_of_range in ranges]
+    names = dict.fromkeys(row.row.collective for row in rows)
+    return f"{join_words(names)} {join_words(filter(None, words))}"
 
 
 def _sizes(rows: Sequence[Judged]) -> str:

@@ -373,6 +373,25 @@ def test_gpus_of_no_cluster_are_answered_with_what_a_file_needs_and_the_guides_f
     assert {row["expected_from"] for row in accept(path, "--cluster", cluster)} == {"physics"}
 
 
+def test_of_a_port_that_gpus_share_the_share_of_a_ring_is_beside_what_others_might_get(
+    output, tmp_path
+):
+    path = output({GIB: 11})
+    path.write_text(path.read_text().replace("NVIDIA H100 80GB HBM3", "NVIDIA L40S"))
+    words = path, "--cluster", guide_cluster(tmp_path)
+    rows = accept(*words)
+    assert {(row["verdict"], row["ring_Bps"]) for row in rows} == {("cannot_tell", 12.5e9)}
+    assert all(row["ring_Bps"] < row["wire_Bps"] for row in rows)
+    first, *others = text(*words)
+    assert "88 % of the 12.5 GB/s" in first
+    assert any("88 % of 12.5 GB/s" in line for line in others)
+
+
+def test_what_is_faster_than_a_ring_is_not_beside_one(output, tmp_path):
+    rows = accept(of_l40s(output), "--cluster", guide_cluster(tmp_path))
+    assert {row["ring_Bps"] for row in rows} == {None}
+
+
 def test_gpus_of_rocm_are_counted_a_node_for_such_a_file(tmp_path):
     path = tmp_path / "rccl.txt"
     described = (Path(__file__).parents[1] / "inputs" / "rccl-tests-2.17.txt").read_text()

@@ -1,5 +1,6 @@
 """Slow geometries: what shows that nodes and ranks in this number are slow, and what does not."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -122,8 +123,17 @@ def test_a_node_that_fails_with_gpus_of_both_sockets_crosses_them_if_half_of_the
     halves = rows_at(24, 1, 2), rows_at(23, 1, 4)
     (finding,) = found(*halves, rows_at(8, 1, 8, verdict=SLOWER))
     assert (finding.kind, finding.values["healthy"]) == ("geometry_sockets", [2, 4])
+    assert "nvidia-smi" in finding.remedy
     assert found(*halves, rows_at(8, 1, 8)) == []
     assert found(rows_at(9, 1, 4), rows_at(8, 1, 8, verdict=SLOWER)) == []
+
+
+def test_the_check_of_a_geometry_is_that_of_the_vendor_of_the_gpus():
+    amd = {"transport": "rccl", "device": "rocm"}
+    halves = rows_at(24, 1, 2, **amd), rows_at(23, 1, 4, **amd)
+    (finding,) = found(*halves, rows_at(8, 1, 8, verdict=SLOWER, **amd))
+    assert "rocm-smi" in finding.remedy
+    assert not re.search("(?i)nvidia|cuda", finding.remedy)
 
 
 @pytest.mark.parametrize(

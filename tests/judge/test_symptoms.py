@@ -214,6 +214,23 @@ def test_causes_that_a_machine_cannot_have_are_left_out():
     assert not re.search("NCCL|GPU", every_cause(transport="mpi"))
 
 
+def test_checks_are_those_of_the_vendor_of_the_gpus():
+    of_nvidia = r"(?i)nvidia|cuda|nvlink|peermem|NCCL(?!_)|nccl-tests|nccl\.conf"
+    of_amd = r"(?i)amd|rocm|hip_|rccl"
+    assert not re.search(of_nvidia, every_cause(transport="rccl", device="rocm"))
+    assert "rocm-smi" in every_cause(transport="rccl", device="rocm")
+    assert not re.search(of_amd, every_cause())
+
+
+def test_no_row_of_the_table_has_a_tool_of_one_vendor_alone():
+    """What RCCL's nodes cannot have needs no check of theirs."""
+    lacking = {*ROWS["lacking"]["transport rccl"]}
+    for row in ROWS["cause"]:
+        texts = row.get("what_amd", row["what"]), row.get("check_amd", row["check"])
+        is_of_nvidia = re.search("(?i)nvidia|cuda|nvlink|peermem", " ".join(texts))
+        assert not is_of_nvidia or lacking & {*row["needs"]}, row["what"]
+
+
 PORTS = " ".join(f"[{port}]mlx5_{port}:1/IB" for port in range(8))
 LOG = (
     "Using network IB",

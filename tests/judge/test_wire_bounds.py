@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from published_outputs import PublishedRow
 
-from hpccoll.judge.wire_bounds import FABRIC, PORTS, highest_possible, wire_bound
+from hpccoll.judge.wire_bounds import FABRIC, PORTS, highest_possible, ring_below, wire_bound
 from hpccoll.model.machine_content import cluster_names
 from hpccoll.model.machine_file import MachineFile, read_machine
 from hpccoll.model.machine_sections import ClassSection
@@ -95,6 +95,52 @@ def test_one_gpu_a_node_needs_no_fabric_and_a_class_without_rates_has_no_bound()
     assert wire_bound(of_ports, "all_gather", 2, 1).rate == 8e9 / 8
     of_fabric = machine(ClassSection(fabric="f", fabric_bytes_per_s=1e9))
     assert wire_bound(of_fabric, "all_reduce", 2, 8) is None
+
+
+def own_cluster(rails=1, class_more=None, **sections):
+    """Return a cluster of nodes of 4 GPUs with the ports that its section ``port`` has."""
+    content = {
+        "layout": {"ranks_per_node": 4, "rails": rails},
+        "port": {"bytes_per_s": 12.5e9},
+        "class": {"fabric": "pcie4", "fabric_bytes_per_s": 26e9} | (class_more or {}),
+    }
+    return MachineFile.of(name="own", kind="described", **(content | sections))
+
+
+@pytest.mark.parametrize(
+    ("rails", "ranks_per_node", "rate"), [(1, 4, 12.5e9), (1, 1, 12.5e9), (2, 4, 25e9)]
+)
+def test_the_gpus_of_a_node_share_the_ports_that_a_file_describes(rails, ranks_per_node, rate):
+    of_ports = wire_bound(own_cluster(rails), "all_reduce", 2, ranks_per_node, "ring")
+    assert (of_ports.wires, of_ports.rate) == (PORTS, pytest.approx(rate))
+    share = own_cluster(rails, {"network_bytes_per_s": rails * 12.5e9 / 4}, port=None)
+    assert wire_bound(share, "all_reduce", 2, ranks_per_node, "ring") == of_ports
+
+
+def test_a_port_of_a_simulation_bounds_no_wire():
+    """Messages may get less out of a port than its wire has."""
+    costs = {"latency_s": 1e-6, "bytes_per_s": 1e9}
+    simulated = own_cluster(tiers={"node": costs, "rack": costs})
+    assert wire_bound(simulated, "all_reduce", 2, 4, "ring") is None
+
+
+@pytest.mark.parametrize(
+    ("rails", "nodes", "collective", "usual", "rate"),
+    [
+        (1, 2, "all_reduce", {}, 12.5e9),
+        (1, 1, "all_reduce", {}, None),  # the fabric alone: a ring has all of it
+        (1, 64, "all_reduce", {}, None),  # a tree on many nodes is as good
+        (1, 2, "all_gather", {}, None),
+        (1, 2, "all_reduce", {2: "NVLSTree"}, None),
+    ],
+)
+def test_a_ring_is_beside_the_bound_where_it_is_likely_and_others_might_get_more(
+    rails, nodes, collective, usual, rate
+):
+    machine = own_cluster(rails, {"default_algorithms": usual})
+    place = collective, nodes, 4
+    ring = ring_below(machine, wire_bound(machine, *place).rate, *place)
+    assert (ring and ring.rate) == rate
 
 
 @pytest.mark.parametrize("name", cluster_names())

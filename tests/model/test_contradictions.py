@@ -48,6 +48,13 @@ CONTRADICTIONS = {
         {"layout": {"ranks_per_node": 8, "rails": 4}, "uplink": {"oversubscription": 2}},
         ["uplink.oversubscription: 2.0", "layout.nodes_per_rack"],
     ),
+    "shares of ports": (
+        {"class": {"fabric": "nvlink3", "network_bytes_per_s": 24e9}},
+        ["class.network_bytes_per_s: '24 GB/s'", "12 GB/s", "layout.rails 4", "port.bytes_per_s 24 GB/s"],
+    ),
+    "memory without tiers": ({"tiers": {}, "memory": {"bytes_per_s": 1e9}}, ["memory: ", "tiers"]),
+    "uplink without tiers": ({"tiers": {}, "uplink": {"bytes_per_s": 1e9}}, ["uplink: ", "tiers"]),
+    "CPUs without tiers": ({"tiers": {}, "cpus": {"cores": 2}}, ["cpus: ", "tiers"]),
     "links of a torus": (
         {"torus": {"dimensions": 3, "hop_s": 1e-7, "link_bytes_per_s": 6e9}}, ["torus.dimensions: 3", "critical_path"],
     ),

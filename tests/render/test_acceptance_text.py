@@ -1,5 +1,7 @@
 """The text of an acceptance: the first line, the tables, and what is grouped."""
 
+import re
+
 import pytest
 from acceptance_examples import GB, GIB, MIB, acceptance, judged, of_two_nodes, timed
 from golden_page import assert_golden
@@ -123,6 +125,43 @@ def test_the_first_line_says_which_file_lacks_rows_and_how_many_cases_are_missin
     line = first_line(acceptance(rows, files=files, required=1, missing=42))
     assert "0 rows of two.txt judged, 1 required" in line
     assert "42 cases of the reference missing" in line
+
+
+def reasons_in(rows):
+    lines = [*acceptance_lines(acceptance(rows))]
+    return [line.strip() for line in lines if re.match(r"  \d+ rows? \(", line)]
+
+
+def test_reasons_that_differ_in_figures_only_are_one_line_with_their_ranges():
+    published = {
+        MIB: "1 source published 153 GB/s",
+        GIB: "2 sources published 340 GB/s to 350 GB/s",
+    }
+    rows = [
+        judged(GB, nbytes=size, in_place=in_place, reason=f"too few: on 2 nodes, {words}")
+        for size, words in published.items()
+        for in_place in (False, True)
+    ]
+    assert reasons_in(rows) == [
+        "4 rows (all_reduce 1 MiB to 1 GiB): too few: on 2 nodes, 1 to 2 sources published 153 to 350 GB/s"
+    ]
+
+
+def test_reasons_of_several_places_and_sources_are_several_lines():
+    reasons = "on 2 nodes: 1 GB/s", "on 4 nodes: 1 GB/s", "of a/b: 1 GB/s"
+    rows = [judged(GB, nbytes=GIB, reason=reason) for reason in reasons]
+    assert len(reasons_in(rows)) == len(reasons)
+
+
+def test_a_line_of_reasons_names_its_sizes_and_its_placement_if_others_were_measured():
+    rows = [judged(GB, nbytes=size, reason="too few") for size in (8, MIB, GIB)]
+    rows[1] = judged(GB, nbytes=MIB, reason="too noisy")
+    rows.append(judged(GB, nbytes=MIB, in_place=True, reason="unknown"))
+    assert reasons_in(rows) == [
+        "2 rows (all_reduce 8 B and 1 GiB): too few",
+        "1 row (all_reduce 1 MiB out of place): too noisy",
+        "1 row (all_reduce 1 MiB in place): unknown",
+    ]
 
 
 def test_rows_that_cannot_be_told_for_one_reason_have_one_line_and_none_in_the_table():
