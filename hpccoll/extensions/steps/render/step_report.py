@@ -349,9 +349,12 @@ def _share_words(steps: Sequence[StepPrediction]) -> str:
             f"quote {everything} as the share of all communication {where} (all), and {exposed} as the best case of "
             "what lengthens the step (share)"
         )
+    waiting = ""
+    if any(step.step.exposed_s > step.step.communication_s for step in steps):
+        waiting = ", less because stages also wait for messages that are late"
     return (
         f"quote {exposed} as the share of the communication that lengthens the step {where} (share); all "
-        f"communication, hidden or not, is {everything} (all)"
+        f"communication, hidden or not, is {everything} (all){waiting}"
     )
 
 
