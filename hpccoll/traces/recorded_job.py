@@ -253,9 +253,16 @@ def by_call(
 
 def pid_of(text: str | None) -> int | None:
     """Return the process id that a file names; None if it is none."""
-    if not text or not text.isdecimal() or len(text) > LONGEST_PID:
+    if text is None:
         return None
-    return int(text) or None
+    if not text.isdecimal():
+        return None
+    if len(text) > LONGEST_PID:
+        return None
+    pid = int(text)
+    if pid == 0:
+        return None
+    return pid
 
 
 def number_ranks(places: Iterable[Place]) -> dict[Place, int]:
