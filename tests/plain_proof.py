@@ -17,7 +17,7 @@ def prove_plainly(call, schedules, *, in_place=True) -> None:
         trace = trace_schedule(schedule)
         memory = _Sets(call, schedule, in_place=in_place)
         walk(trace, memory)
-        memory.check(trace.rounds)
+        memory.check(trace.steps)
 
 
 class _Sets:
@@ -34,7 +34,7 @@ class _Sets:
         for unit in part.units:
             if not self.sets[me, part.buffer, unit]:
                 raise ScheduleError(
-                    f"round {number + 1}: rank {me} reads {part.buffer}[{unit}], which nothing has"
+                    f"step {number + 1}: rank {me} reads {part.buffer}[{unit}], which nothing has"
                 )
         return [self.sets[me, part.buffer, unit] for unit in part.units]
 
@@ -44,20 +44,18 @@ class _Sets:
     def land(self, message, arrival) -> None:
         me, units, number = message.target, message.landed.units, message.lands
         if self.call.collective.units == "divisible" and units != message.sent.units:
-            raise ScheduleError(f"round {number + 1}: rank {me} puts divisible units elsewhere")
+            raise ScheduleError(f"step {number + 1}: rank {me} puts divisible units elsewhere")
         if message.operand is not None:
             mine = self._defined(number, me, message.operand)
             for held, arriving, unit in zip(mine, arrival, units, strict=True):
                 if held & arriving and not self.call.collective.idempotent:
-                    raise ScheduleError(
-                        f"round {number + 1}: rank {me} counts twice in unit {unit}"
-                    )
+                    raise ScheduleError(f"step {number + 1}: rank {me} counts twice in unit {unit}")
             arrival = [held | arriving for held, arriving in zip(mine, arrival, strict=True)]
         for unit, contributions in zip(units, arrival, strict=True):
             self.sets[me, message.landed.buffer, unit] = contributions
 
-    def check(self, rounds) -> None:
+    def check(self, steps) -> None:
         for me in range(self.schedule.layout.workers):
             for unit in self.call.target(me, self.schedule.units):
                 if self.sets[me, "dst", unit] != self.call.result(me, unit):
-                    raise UnmetPostconditionError(f"after round {rounds}: rank {me}, unit {unit}")
+                    raise UnmetPostconditionError(f"after step {steps}: rank {me}, unit {unit}")

@@ -25,7 +25,8 @@ from hpccoll.cli.commands import find_command
 from hpccoll.cli.diagnose import build_diagnose_parser
 from hpccoll.cli.order import build_order_parser
 from hpccoll.cli.run_options import build_parser
-from hpccoll.common.yaml_model import load_plain_yaml
+from hpccoll.common.yaml_model import load_plain_yaml, load_yaml
+from hpccoll.extensions.steps.model.step_scenarios import ScenarioFile
 from hpccoll.extensions.steps.training.model_file import model_from_json
 from hpccoll.model.machine_file import read_machine
 from hpccoll.model.machine_sections import SCHEMA
@@ -66,7 +67,7 @@ def test_links_lead_to_files_and_headings(guide):
             assert not anchor or anchor in anchors(target), link
 
 
-def test_every_yaml_block_is_a_valid_sweep_file_site_file_machine_file_or_model_file(tmp_path):
+def test_every_yaml_block_is_a_valid_file_of_what_it_describes(tmp_path):
     for block in blocks("yaml"):
         path = tmp_path / "a.yaml"
         path.write_text(block.text)
@@ -75,6 +76,8 @@ def test_every_yaml_block_is_a_valid_sweep_file_site_file_machine_file_or_model_
             read_machine(path, "--cluster")
         elif content.get("modules") and isinstance(content["modules"][0], dict):
             model_from_json("mine", load_plain_yaml(path, "--model"))
+        elif "scenarios" in content:
+            load_yaml(path, ScenarioFile, "--scenarios")
         elif content.keys() & Site.model_fields.keys():
             load_site(str(path), "slurm")
         else:

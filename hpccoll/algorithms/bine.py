@@ -9,7 +9,7 @@ At p = 8, broadcast, which ranks have the message of the root; a binomial tree h
     distance 1   x       .       .       x       x       .       .       x       0 -> 7, 3 -> 4
     distance 1   x       x       x       x       x       x       x       x       0 -> 1, 3 -> 2, 4 -> 5, 7 -> 6
 
-In base -2 a rank has digits of weights 1, -2, 4, ... modulo p, with a 0 before the first. In round
+In base -2 a rank has digits of weights 1, -2, 4, ... modulo p, with a 0 before the first. In step
 k, which falls to 0, the ranks whose last k + 2 digits are alike have the message, and send it to
 where the last k + 1 of them are flipped: (1 - (-2)^(k + 1))/3 ranks on if they were 0, as far back
 if they were 1. Ranks that differ in their last k digits only are consecutive, modulo p: scatter
@@ -63,13 +63,13 @@ BACK = 0xAAAA_AAAA
 
 
 def _has(me: Index, k: int, p: int) -> Truth:
-    """Return whether a rank has the message in round k: whether its last k + 2 digits are alike."""
+    """Return whether a rank has the message in step k: whether its last k + 2 digits are alike."""
     digits = ((me + BACK) ^ BACK) % p
     return (digits ^ (digits >> 1)) % (2 << k) == 0
 
 
 def _ends(me: Index, k: int, p: int) -> tuple[Index, Index]:
-    """Return to whom a rank sends in round k, and from whom it receives."""
+    """Return to whom a rank sends in step k, and from whom it receives."""
     partner = partner_of(me, k, p)
     return peer_if(_has(me, k, p), partner), peer_if(_has(partner, k, p), partner)
 

@@ -89,7 +89,7 @@ class _Tree:
 
 
 def _cost(p: int) -> Cost:
-    return Cost(rounds=2 * floor_log2(p), sent=2 * (p - 1) / p, reduced=0)
+    return Cost(steps=2 * floor_log2(p), sent=2 * (p - 1) / p, reduced=0)
 
 
 def _reduce_cost(p: int) -> Cost:

@@ -36,7 +36,7 @@ from hpccoll.schedule import (
 from hpccoll.schedule.step import Index, Recv, RecvReduce, Send, Step, ceil_log2, dst, minimum
 
 
-@broadcast("binomial", cost=lambda p: Cost(rounds=ceil_log2(p), sent=ceil_log2(p), reduced=0))
+@broadcast("binomial", cost=lambda p: Cost(steps=ceil_log2(p), sent=ceil_log2(p), reduced=0))
 def binomial_broadcast(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
     for k in reversed(range(ceil_log2(p))):
@@ -47,13 +47,13 @@ def binomial_broadcast(layout: Layout, me: Index) -> Iterator[Step]:
 
 
 @reduce(
-    "binomial", cost=lambda p: Cost(rounds=ceil_log2(p), sent=ceil_log2(p), reduced=ceil_log2(p))
+    "binomial", cost=lambda p: Cost(steps=ceil_log2(p), sent=ceil_log2(p), reduced=ceil_log2(p))
 )
 def binomial_reduce(layout: Layout) -> Schedule:
     return reverse(binomial_broadcast.schedule(layout), RecvReduce)
 
 
-@scatter("binomial", cost=lambda p: Cost(rounds=ceil_log2(p), sent=(p - 1) / p, reduced=0))
+@scatter("binomial", cost=lambda p: Cost(steps=ceil_log2(p), sent=(p - 1) / p, reduced=0))
 def binomial_scatter(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
     for k in reversed(range(ceil_log2(p))):
@@ -72,7 +72,7 @@ def binomial_gather(layout: Layout) -> Schedule:
 
 @all_reduce(
     "binomial_tree",
-    cost=lambda p: Cost(rounds=2 * ceil_log2(p), sent=2 * ceil_log2(p), reduced=ceil_log2(p)),
+    cost=lambda p: Cost(steps=2 * ceil_log2(p), sent=2 * ceil_log2(p), reduced=ceil_log2(p)),
 )
 def binomial_tree(layout: Layout) -> Schedule:
     return then(binomial_reduce.schedule(layout), binomial_broadcast.schedule(layout))

@@ -1,4 +1,4 @@
-"""Bruck: messages that grow, or that carry blocks of other ranks, so that ceil(log2 p) rounds suffice for any p.
+"""Bruck: messages that grow, or that carry blocks of other ranks, so that ceil(log2 p) steps suffice for any p.
 
 All-gather at p = 5, which blocks a rank has:
 
@@ -9,7 +9,7 @@ All-gather at p = 5, which blocks a rank has:
     distance 4   01234   12340   23401   34012   40123     4 further on, the one block that is missing
 
 All-to-all at p = 4: block j of a rank is for the rank j further on, and waits in place j of tmp. In
-round k all blocks whose j has bit k set move 2^k ranks on in one message; arrivals take their
+step k all blocks whose j has bit k set move 2^k ranks on in one message; arrivals take their
 places. At the end place j holds the block from the rank j before, and a copy sorts them:
 
     for j =      0       1       2       3
@@ -32,7 +32,7 @@ from hpccoll.schedule.step import Copy, Index, Recv, Send, Step, ceil_log2, dst,
 
 @all_gather(
     "bruck",
-    cost=lambda p: Cost(rounds=ceil_log2(p), sent=(p - 1) / p, reduced=0),
+    cost=lambda p: Cost(steps=ceil_log2(p), sent=(p - 1) / p, reduced=0),
     regularity=Regularity(period=1, shifts=1),
 )
 def bruck_all_gather(layout: Layout, me: Index) -> Iterator[Step]:
@@ -47,7 +47,7 @@ def bruck_all_gather(layout: Layout, me: Index) -> Iterator[Step]:
 
 def _all_to_all_cost(p: int) -> Cost:
     moves = sum(j.bit_count() for j in range(p))
-    return Cost(rounds=ceil_log2(p), sent=moves / p, reduced=0)
+    return Cost(steps=ceil_log2(p), sent=moves / p, reduced=0)
 
 
 @all_to_all("bruck", cost=_all_to_all_cost, regularity=Regularity(period=1, shifts=0))

@@ -70,7 +70,7 @@ _FITS = Requirement("a number of workers that its planes and rows divide", _has_
 
 def _half_cost(p: int, planes: int = 1, rows: int = 0) -> Cost:
     lengths = shape_of(p, planes, rows)
-    return Cost(rounds=sum(lengths) - len(lengths), sent=(p - 1) / p, reduced=0)
+    return Cost(steps=sum(lengths) - len(lengths), sent=(p - 1) / p, reduced=0)
 
 
 def _reduce_scatter_cost(p: int, planes: int = 1, rows: int = 0) -> Cost:
@@ -79,7 +79,7 @@ def _reduce_scatter_cost(p: int, planes: int = 1, rows: int = 0) -> Cost:
 
 def _cost(p: int, planes: int = 1, rows: int = 0) -> Cost:
     half = _half_cost(p, planes, rows)
-    return Cost(rounds=2 * half.rounds, sent=2 * half.sent, reduced=half.sent)
+    return Cost(steps=2 * half.steps, sent=2 * half.sent, reduced=half.sent)
 
 
 @reduce_scatter("bucket", needs=[_FITS], cost=_reduce_scatter_cost)

@@ -4,11 +4,11 @@ At p = 4 with three channels, which of the segments a rank has:
 
     rank         0       1       2       3
     start        012     .       .       .
-    round 1      012     0       .       .
-    round 2      012     01      0       .         segment 1 leaves 0 while segment 0 leaves 1
-    round 3      012     012     01      0
-    round 4      012     012     012     01
-    round 5      012     012     012     012
+    step 1       012     0       .       .
+    step 2       012     01      0       .         segment 1 leaves 0 while segment 0 leaves 1
+    step 3       012     012     01      0
+    step 4       012     012     012     01
+    step 5       012     012     012     012
 
 Cost: (p - 1) (alpha + S beta) in one piece; in c segments (c + p - 2) (alpha + S/c beta), which for
 many segments is S beta whatever p is.
@@ -24,7 +24,7 @@ from hpccoll.schedule import Cost, Index, Layout, Recv, Send, Step, broadcast, d
 
 def _cost(p: int, channels: int = 1) -> Cost:
     steps = channels + p - 2 if p > 1 else 0
-    return Cost(rounds=steps, sent=steps / channels, reduced=0)
+    return Cost(steps=steps, sent=steps / channels, reduced=0)
 
 
 @broadcast("chain", cost=_cost, pipelined=True)

@@ -11,7 +11,7 @@ where a send lets the other rank read, a rank thus folds its unit directly from 
 others.
 
 Cost: of reduce-scatter alpha + (p - 1)/p S (beta + gamma), of all-gather and all-to-all alpha + (p
-- 1)/p S beta. No algorithm takes fewer rounds or bytes; but p - 1 messages leave a port at once,
+- 1)/p S beta. No algorithm takes fewer steps or bytes; but p - 1 messages leave a port at once,
 and p - 1 arrive (incast).
 
 E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective communication: theory, practice,
@@ -42,21 +42,21 @@ def _others(layout: Layout, me: Index) -> list[Index]:
 
 
 @reduce_scatter(
-    "direct", cost=lambda p: Cost(rounds=int(p > 1), sent=(p - 1) / p, reduced=(p - 1) / p)
+    "direct", cost=lambda p: Cost(steps=int(p > 1), sent=(p - 1) / p, reduced=(p - 1) / p)
 )
 def direct_reduce_scatter(layout: Layout, me: Index) -> Iterator[Step]:
     peers = _others(layout, me)
     yield Step(*(Send(peer, peer) for peer in peers), *(RecvReduce(peer, me) for peer in peers))
 
 
-@all_gather("direct", cost=lambda p: Cost(rounds=int(p > 1), sent=(p - 1) / p, reduced=0))
+@all_gather("direct", cost=lambda p: Cost(steps=int(p > 1), sent=(p - 1) / p, reduced=0))
 def direct_all_gather(layout: Layout, me: Index) -> Iterator[Step]:
     peers = _others(layout, me)
     yield Step(*(Send(peer, me) for peer in peers), *(Recv(peer, peer) for peer in peers))
 
 
 @all_reduce(
-    "direct", cost=lambda p: Cost(rounds=2 * (p > 1), sent=2 * (p - 1) / p, reduced=(p - 1) / p)
+    "direct", cost=lambda p: Cost(steps=2 * (p > 1), sent=2 * (p - 1) / p, reduced=(p - 1) / p)
 )
 def direct(layout: Layout) -> Schedule:
     return then(direct_reduce_scatter.schedule(layout), direct_all_gather.schedule(layout))

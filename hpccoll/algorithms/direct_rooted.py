@@ -23,11 +23,11 @@ from hpccoll.schedule import Cost, Layout, Schedule, broadcast, gather, reduce, 
 from hpccoll.schedule.step import Index, Recv, RecvReduce, Send, Step, dst, peer_if
 
 
-def _rounds(p: int) -> int:
+def _steps(p: int) -> int:
     return int(p > 1)
 
 
-@scatter("direct", cost=lambda p: Cost(rounds=_rounds(p), sent=(p - 1) / p, reduced=0))
+@scatter("direct", cost=lambda p: Cost(steps=_steps(p), sent=(p - 1) / p, reduced=0))
 def direct_scatter(layout: Layout, me: Index) -> Iterator[Step]:
     sends = [Send(peer_if(me == 0, peer), peer) for peer in range(1, layout.workers)]
     yield Step(*sends, Recv(peer_if(me > 0, 0), me))
@@ -38,13 +38,13 @@ def direct_gather(layout: Layout) -> Schedule:
     return reverse(direct_scatter.schedule(layout))
 
 
-@broadcast("direct", cost=lambda p: Cost(rounds=_rounds(p), sent=p - 1, reduced=0))
+@broadcast("direct", cost=lambda p: Cost(steps=_steps(p), sent=p - 1, reduced=0))
 def direct_broadcast(layout: Layout, me: Index) -> Iterator[Step]:
     sends = [Send(peer_if(me == 0, peer), dst.all) for peer in range(1, layout.workers)]
     yield Step(*sends, Recv(peer_if(me > 0, 0), dst.all))
 
 
-@reduce("direct", cost=lambda p: Cost(rounds=_rounds(p), sent=p - 1, reduced=p - 1))
+@reduce("direct", cost=lambda p: Cost(steps=_steps(p), sent=p - 1, reduced=p - 1))
 def direct_reduce(layout: Layout, me: Index) -> Iterator[Step]:
     arrivals = [RecvReduce(peer_if(me == 0, peer), dst.all) for peer in range(1, layout.workers)]
     yield Step(Send(peer_if(me > 0, 0), dst.all), *arrivals)

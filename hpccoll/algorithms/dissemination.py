@@ -1,4 +1,4 @@
-"""Dissemination: in round k every rank notifies the rank 2^k further on, for itself and those it was notified of.
+"""Dissemination: in step k every rank notifies the rank 2^k further on, for itself and those it was notified of.
 
 At p = 5, the ranks that have notified a rank, by themselves or through others:
 
@@ -31,7 +31,7 @@ from hpccoll.schedule import (
 
 @barrier(
     "dissemination",
-    cost=lambda p: Cost(rounds=ceil_log2(p), sent=ceil_log2(p), reduced=ceil_log2(p)),
+    cost=lambda p: Cost(steps=ceil_log2(p), sent=ceil_log2(p), reduced=ceil_log2(p)),
     regularity=Regularity(period=1, shifts=0),
 )
 def dissemination(layout: Layout, me: Index) -> Iterator[Step]:

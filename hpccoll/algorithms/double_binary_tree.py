@@ -46,19 +46,17 @@ from hpccoll.schedule.step import (
 def _cost(p: int, channels: int = 1, window: int = 1 << 20) -> Cost:
     depth = floor_log2(p)
     has_one_child = is_power_of_two(p) and p > 1  # the root
-    first = Cost(
-        rounds=2 * depth, sent=2 * depth - has_one_child, reduced=depth - has_one_child / 2
-    )
+    first = Cost(steps=2 * depth, sent=2 * depth - has_one_child, reduced=depth - has_one_child / 2)
     busiest = first
     if p > 1:
-        busiest = Cost(rounds=2 + (p > 3), sent=min(p / 2, 2), reduced=min((p - 1) / 2, 1))
+        busiest = Cost(steps=2 + (p > 3), sent=min(p / 2, 2), reduced=min((p - 1) / 2, 1))
     # A further segment waits for the busiest rank, and for its turn in the window.
-    rounds = max(busiest.rounds, first.rounds / window)
+    steps = max(busiest.steps, first.steps / window)
     sent = max(busiest.sent, first.sent / window)
     reduced = max(busiest.reduced, first.reduced / window)
     further = channels - 1
     return Cost(
-        rounds=first.rounds + further * rounds,
+        steps=first.steps + further * steps,
         sent=(first.sent + further * sent) / channels,
         reduced=(first.reduced + further * reduced) / channels,
     )

@@ -10,8 +10,8 @@ At p = 9 and radix k = 3, broadcast, which ranks have the message of the root:
 Reduce is the same backwards: a rank folds what its k - 1 children send. ``radix`` is k: 2 is the
 binomial tree.
 
-Cost: with L = ceil(log_k p) rounds and m = ceil(p / k^(L - 1)) - 1 children of the root in the
-first of them, L alpha + ((L - 1) (k - 1) + m) S beta; of reduce as much S gamma more. Fewer rounds
+Cost: with L = ceil(log_k p) steps and m = ceil(p / k^(L - 1)) - 1 children of the root in the
+first of them, L alpha + ((L - 1) (k - 1) + m) S beta; of reduce as much S gamma more. Fewer steps
 for more bytes through the port of the root: a gain for messages so small that those which leave
 together cost little more than one.
 
@@ -34,7 +34,7 @@ def _distances(p: int, radix: int) -> list[int]:
 def _cost(p: int, radix: int = 4) -> Cost:
     distances = _distances(p, radix)
     sent = sum(min(radix, -(-p // distance)) - 1 for distance in distances)
-    return Cost(rounds=len(distances), sent=sent, reduced=0)
+    return Cost(steps=len(distances), sent=sent, reduced=0)
 
 
 @broadcast("knomial", cost=_cost)

@@ -21,4 +21,4 @@ def null(_layout: Layout, _me: Index) -> Iterator[Step]:
 
 
 for _collective in COLLECTIVES.values():
-    _collective("null", cost=lambda _p: Cost(rounds=0, sent=0, reduced=0), floor=True)(null)
+    _collective("null", cost=lambda _p: Cost(steps=0, sent=0, reduced=0), floor=True)(null)

@@ -38,7 +38,7 @@ from hpccoll.schedule import (
 
 def _cost(p: int) -> Cost:
     steps = p - 1 if is_power_of_two(p) else p
-    return Cost(rounds=steps, sent=steps / p, reduced=0)
+    return Cost(steps=steps, sent=steps / p, reduced=0)
 
 
 @all_to_all("pairwise", cost=_cost)

@@ -12,14 +12,14 @@ of 2:
     distance 1   x    x    x    x    x    x    x    x     0 -> 1 and 4 -> 5
 
 With A blocks a message, P the smallest power of two that is not below p: the far distances, P/2 to
-P/A, take log2(A) rounds of 1, 2, ... A/2 blocks. Then the trees among the P/A ranks between go side
-by side, a round for each edge, a subtree at a time, so that few blocks wait on their way.
-``aggregation`` 0 is the most, P/2, and 1 is as many rounds as a ring has. Other numbers are rounded
+P/A, take log2(A) steps of 1, 2, ... A/2 blocks. Then the trees among the P/A ranks between go side
+by side, a step for each edge, a subtree at a time, so that few blocks wait on their way.
+``aggregation`` 0 is the most, P/2, and 1 is as many steps as a ring has. Other numbers are rounded
 down to a power of two. Reduce-scatter is the same backwards, with partial sums.
 
 Cost: of all-gather (log2(A) + min(P/A, p) - 1) alpha + (p - 1)/p S beta; of reduce-scatter (p -
 1)/p S gamma more. With the most blocks that is Bruck's, but the half of the blocks that the last
-round carries goes to the next rank, not half way round.
+step carries goes to the next rank, not half way round.
 
 S. Jeaugey: PAT: a new algorithm for all-gather and reduce-scatter operations at scale,
 arXiv:2506.20252 (2025). In NCCL from 2.23 on, with one rank a node.
@@ -42,12 +42,12 @@ def _split(p: int, aggregation: int) -> tuple[int, int]:
 
 def _cost(p: int, aggregation: int = 0) -> Cost:
     blocks, between = _split(p, aggregation)
-    rounds = floor_log2(blocks) + min(between, p) - 1
-    return Cost(rounds, sent=(p - 1) / p, reduced=0)
+    steps = floor_log2(blocks) + min(between, p) - 1
+    return Cost(steps, sent=(p - 1) / p, reduced=0)
 
 
-def _rounds(p: int, blocks: int, between: int) -> Iterator[tuple[int, Sequence[int]]]:
-    """Yield the distance of each round, and how far from their ranks the blocks are that arrive."""
+def _steps(p: int, blocks: int, between: int) -> Iterator[tuple[int, Sequence[int]]]:
+    """Yield the distance of each step, and how far from their ranks the blocks are that arrive."""
     for k in range(1, floor_log2(blocks) + 1):
         distance = blocks * between >> k
         yield distance, range(distance, p, 2 * distance)
@@ -68,7 +68,7 @@ def pat_all_gather(
     layout: Layout, me: Index, *, aggregation: Annotated[int, range(1 << 16)] = 0
 ) -> Iterator[Step]:
     p = layout.workers
-    for distance, away in _rounds(p, *_split(p, aggregation)):
+    for distance, away in _steps(p, *_split(p, aggregation)):
         if away:
             target = (me + distance) % p
             source = (me - distance) % p

@@ -22,7 +22,7 @@ from hpccoll.schedule import Cost, Layout, at_least, bidirectional, send_recv
 from hpccoll.schedule.step import Index, Recv, Send, Step, dst, peer_if, src
 
 
-@send_recv("ping_pong", needs=[at_least(2)], cost=lambda _p: Cost(rounds=2, sent=2, reduced=0))
+@send_recv("ping_pong", needs=[at_least(2)], cost=lambda _p: Cost(steps=2, sent=2, reduced=0))
 def ping_pong(_layout: Layout, me: Index) -> Iterator[Step]:
     second = peer_if(me == 0, 1)
     first = peer_if(me == 1, 0)
@@ -30,7 +30,7 @@ def ping_pong(_layout: Layout, me: Index) -> Iterator[Step]:
     yield Step(Send(first, src.all), Recv(second, dst.all))
 
 
-@bidirectional("exchange", needs=[at_least(2)], cost=lambda _p: Cost(rounds=1, sent=1, reduced=0))
+@bidirectional("exchange", needs=[at_least(2)], cost=lambda _p: Cost(steps=1, sent=1, reduced=0))
 def exchange(_layout: Layout, me: Index) -> Iterator[Step]:
     partner = peer_if(me < 2, 1 - me)
     yield Step(Send(partner, src.all), Recv(partner, dst.all))

@@ -61,7 +61,7 @@ def _cost(p: int) -> Cost:
     extra = not is_power_of_two(p)  # ranks are left over, which send and receive a whole vector
     fraction = (core - 1) / core
     return Cost(
-        rounds=2 * floor_log2(p) + 2 * extra,
+        steps=2 * floor_log2(p) + 2 * extra,
         sent=2 * fraction + 2 * extra,
         reduced=fraction + extra,
     )

@@ -1,4 +1,4 @@
-"""Recursive doubling: in round k every rank exchanges all that it has with the rank at distance 2^k.
+"""Recursive doubling: in step k every rank exchanges all that it has with the rank at distance 2^k.
 
 At p = 4, all-reduce, who has folded what (the whole vector):
 
@@ -8,13 +8,13 @@ At p = 4, all-reduce, who has folded what (the whole vector):
     distance 2   abcd    abcd    abcd    abcd      0 <-> 2, 1 <-> 3
 
 All-gather is the same with blocks put side by side instead of folded, so that a message doubles in
-every round; it needs a power of two here. In all-reduce, where p is not one, let p' be the largest
+every step; it needs a power of two here. In all-reduce, where p is not one, let p' be the largest
 one below it: first rank p' + i sends its vector to rank i, which folds it; the ranks 0 to p' - 1 do
 the above; at the end rank i sends the sum back. With ``pairing`` adjacent it is rank 2 i + 1 that
 sends to rank 2 i first, and all even ranks below 2 (p - p') with those beyond do the above: MPICH
 and Open MPI pair ranks like that, and the sums of floats have the same bits.
 
-Cost: of all-reduce log2(p) (alpha + S beta + S gamma), the fewest rounds there are, for messages so
+Cost: of all-reduce log2(p) (alpha + S beta + S gamma), the fewest steps there are, for messages so
 small that their number is what counts; where p is not a power of two, that of p', and 2 alpha + 2 S
 beta + S gamma more. Of all-gather log2(p) alpha + (p - 1)/p S beta.
 
@@ -50,9 +50,9 @@ from hpccoll.schedule.step import (
 
 
 def _cost(p: int) -> Cost:
-    rounds = floor_log2(p)
+    steps = floor_log2(p)
     extra = not is_power_of_two(p)  # ranks are left over
-    return Cost(rounds=rounds + 2 * extra, sent=rounds + 2 * extra, reduced=rounds + extra)
+    return Cost(steps=steps + 2 * extra, sent=steps + 2 * extra, reduced=steps + extra)
 
 
 @all_reduce("recursive_doubling", cost=_cost)
@@ -73,7 +73,7 @@ def _doubling(layout: Layout, me: Index) -> Iterator[Step]:
 @all_gather(
     "recursive_doubling",
     needs=[power_of_two],
-    cost=lambda p: Cost(rounds=floor_log2(p), sent=(p - 1) / p, reduced=0),
+    cost=lambda p: Cost(steps=floor_log2(p), sent=(p - 1) / p, reduced=0),
     regularity=Regularity(period=1),
 )
 def recursive_doubling_all_gather(layout: Layout, me: Index) -> Iterator[Step]:

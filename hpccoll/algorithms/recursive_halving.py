@@ -1,4 +1,4 @@
-"""Recursive halving: a reduce-scatter in which what a rank folds halves in every round.
+"""Recursive halving: a reduce-scatter in which what a rank folds halves in every step.
 
 At p = 4, the units that a rank still folds; its partial sums are of 1, 2, and at last all 4 ranks:
 
@@ -50,7 +50,7 @@ FIRST = FAR, NEAR
 
 
 class Halving(NamedTuple):
-    """A round: with whom a rank exchanges halves of what it still folds."""
+    """A step: with whom a rank exchanges halves of what it still folds."""
 
     distance: int
     partner: Index
@@ -59,7 +59,7 @@ class Halving(NamedTuple):
 
 
 def halvings(p: int, me: Index, first: str) -> Iterator[Halving]:
-    """Yield the rounds of rank ``me``, which may be an array."""
+    """Yield the steps of rank ``me``, which may be an array."""
     distances = [1 << k for k in range(floor_log2(p))]
     if first == FAR:
         distances.reverse()
@@ -75,7 +75,7 @@ def halvings(p: int, me: Index, first: str) -> Iterator[Halving]:
 
 
 def halve(p: int, me: Index, first: str) -> Iterator[Step]:
-    """Yield the rounds, after which each rank has folded one unit."""
+    """Yield the steps, after which each rank has folded one unit."""
     for half in halvings(p, me, first):
         yield Step(Send(half.partner, half.sent), RecvReduce(half.partner, half.kept))
 
@@ -83,7 +83,7 @@ def halve(p: int, me: Index, first: str) -> Iterator[Step]:
 def _cost(p: int, first: str = FAR) -> Cost:
     is_exchanged = first == NEAR and p > 2
     return Cost(
-        rounds=floor_log2(p) + is_exchanged,
+        steps=floor_log2(p) + is_exchanged,
         sent=(p - 1 + is_exchanged) / p,
         reduced=(p - 1) / p,
     )

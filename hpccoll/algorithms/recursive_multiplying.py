@@ -16,7 +16,7 @@ them, so that all ranks get the same bits: what comes from ranks before it is fo
 its own vector, then what comes from ranks after it.
 
 Cost: a group of f takes alpha + (f - 1) S (beta + gamma); where p' is less than p, the first step
-alpha + (ceil(p/p') - 1) S (beta + gamma) more, the last one as much without gamma. Fewer rounds
+alpha + (ceil(p/p') - 1) S (beta + gamma) more, the last one as much without gamma. Fewer steps
 than recursive doubling for more bytes.
 
 M. Ruefenacht, M. Bull, S. Booth: Generalisation of recursive doubling for AllReduce: now with
@@ -45,7 +45,7 @@ from hpccoll.schedule.step import (
 
 
 def _groups(p: int, radix: int) -> list[int]:
-    """Return how many ranks exchange in each round: the factors of ``p``, or of the largest power of the radix."""
+    """Return how many ranks exchange in each step: the factors of ``p``, or of the largest power of the radix."""
     groups = list[int]()
     while divisors := [f for f in range(2, radix + 1) if p // prod(groups) % f == 0]:
         groups.append(divisors[-1])

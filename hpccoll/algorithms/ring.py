@@ -37,7 +37,7 @@ from hpccoll.schedule.step import Index, Recv, RecvReduce, Send, Step
 
 @reduce_scatter(
     "ring",
-    cost=lambda p: Cost(rounds=p - 1, sent=(p - 1) / p, reduced=(p - 1) / p),
+    cost=lambda p: Cost(steps=p - 1, sent=(p - 1) / p, reduced=(p - 1) / p),
     regularity=Regularity(period=1, shifts=1),
 )
 def ring_reduce_scatter(layout: Layout, me: Index) -> Iterator[Step]:
@@ -49,7 +49,7 @@ def ring_reduce_scatter(layout: Layout, me: Index) -> Iterator[Step]:
 
 @all_gather(
     "ring",
-    cost=lambda p: Cost(rounds=p - 1, sent=(p - 1) / p, reduced=0),
+    cost=lambda p: Cost(steps=p - 1, sent=(p - 1) / p, reduced=0),
     regularity=Regularity(period=1, shifts=1),
 )
 def ring_all_gather(layout: Layout, me: Index) -> Iterator[Step]:
@@ -61,7 +61,7 @@ def ring_all_gather(layout: Layout, me: Index) -> Iterator[Step]:
 
 
 @all_reduce(
-    "ring", cost=lambda p: Cost(rounds=2 * (p - 1), sent=2 * (p - 1) / p, reduced=(p - 1) / p)
+    "ring", cost=lambda p: Cost(steps=2 * (p - 1), sent=2 * (p - 1) / p, reduced=(p - 1) / p)
 )
 def ring(layout: Layout) -> Schedule:
     return then(ring_reduce_scatter.schedule(layout), ring_all_gather.schedule(layout))

@@ -53,12 +53,12 @@ def _cost(p: int, channels: int = 1, radix: int = 32, depth: int = 1) -> Cost:
     inputs = [min(radix, len(level)) for level in _levels(p, radix, depth)[:-1]]
     further = channels - 1  # segments after the first
     *below_top, at_top = inputs
-    rounds_of_further = 2 if below_top else 1
+    steps_of_further = 2 if below_top else 1
     sent_of_further = max([at_top, *(vectors + 1 for vectors in below_top)])
-    rounds = 2 * len(inputs) + further * rounds_of_further
+    steps = 2 * len(inputs) + further * steps_of_further
     sent = 2 * sum(inputs) + further * sent_of_further
     reduced = sum(inputs) - len(inputs) + further * (max(inputs) - 1)
-    return Cost(rounds, sent / channels, reduced / channels)
+    return Cost(steps, sent / channels, reduced / channels)
 
 
 @all_reduce(

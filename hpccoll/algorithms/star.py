@@ -7,7 +7,7 @@ At p = 4, who has folded what (the whole vector):
     step 1       abcd    b       c       d         1 -> 0, 2 -> 0, 3 -> 0
     step 2       abcd    abcd    abcd    abcd      0 -> 1, 0 -> 2, 0 -> 3
 
-Cost: 2 alpha + 2 (p - 1) S beta + (p - 1) S gamma: two rounds, and all of the bytes through the
+Cost: 2 alpha + 2 (p - 1) S beta + (p - 1) S gamma: two steps, and all of the bytes through the
 port of one rank.
 
 A parameter server of one server: M. Li et al., Scaling distributed machine learning with the
@@ -18,7 +18,7 @@ from hpccoll.algorithms.direct_rooted import direct_reduce
 from hpccoll.schedule import Cost, Layout, Schedule, all_reduce, reverse, then
 
 
-@all_reduce("star", cost=lambda p: Cost(rounds=2 * (p > 1), sent=2 * (p - 1), reduced=p - 1))
+@all_reduce("star", cost=lambda p: Cost(steps=2 * (p > 1), sent=2 * (p - 1), reduced=p - 1))
 def star(layout: Layout) -> Schedule:
     to_the_master = direct_reduce.schedule(layout)
     return then(to_the_master, reverse(to_the_master))

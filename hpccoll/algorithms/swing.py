@@ -55,7 +55,7 @@ def reached(me: Index, step: int, p: int) -> list[Index]:
 @reduce_scatter(
     "swing",
     needs=[power_of_two],
-    cost=lambda p: Cost(rounds=floor_log2(p), sent=(p - 1) / p, reduced=(p - 1) / p),
+    cost=lambda p: Cost(steps=floor_log2(p), sent=(p - 1) / p, reduced=(p - 1) / p),
     regularity=Regularity(period=1),
 )
 def swing_reduce_scatter(layout: Layout, me: Index) -> Iterator[Step]:
@@ -70,7 +70,7 @@ def swing_reduce_scatter(layout: Layout, me: Index) -> Iterator[Step]:
 @all_reduce(
     "swing",
     needs=[power_of_two],
-    cost=lambda p: Cost(rounds=2 * floor_log2(p), sent=2 * (p - 1) / p, reduced=(p - 1) / p),
+    cost=lambda p: Cost(steps=2 * floor_log2(p), sent=2 * (p - 1) / p, reduced=(p - 1) / p),
 )
 def swing(layout: Layout) -> Schedule:
     scatter = swing_reduce_scatter.schedule(layout)

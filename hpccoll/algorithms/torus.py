@@ -47,7 +47,7 @@ def _divides(layout: Layout, parameters: Mapping[str, Parameter]) -> bool:
 def _cost(p: int, rows: int = 0) -> Cost:
     r = rows_of_grid(p, rows)
     c = p // r
-    return Cost(rounds=2 * (r + c - 2), sent=2 * (p - 1) / p, reduced=(p - 1) / p)
+    return Cost(steps=2 * (r + c - 2), sent=2 * (p - 1) / p, reduced=(p - 1) / p)
 
 
 @all_reduce(

@@ -38,7 +38,7 @@ MESSAGES = 8
 def _cost(_p: int, messages: int = MESSAGES, copies: int = 0) -> Cost | None:
     if copies:
         return None
-    return Cost(rounds=messages + 1, sent=2, reduced=0)
+    return Cost(steps=messages + 1, sent=2, reduced=0)
 
 
 @send_recv("train", needs=[at_least(2)], cost=_cost)

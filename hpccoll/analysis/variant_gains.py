@@ -45,6 +45,19 @@ def variant_gain(
     return None
 
 
+def is_one_of_variants(
+    recommendation: Recommendation, recommendations: Iterable[Recommendation]
+) -> bool:
+    """Return whether another variant of the call was measured in the same setting, and nothing else in this one."""
+    if len(recommendation.choices) != 1:
+        return False
+    for candidate in recommendations:
+        is_own_variant = candidate.setting.variant == recommendation.setting.variant
+        if not is_own_variant and _are_alike(candidate, recommendation):
+            return True
+    return False
+
+
 def _are_alike(default: Recommendation, recommendation: Recommendation) -> bool:
     """Return whether two recommendations differ in their variant only."""
     with_variant = replace(default.setting, variant=recommendation.setting.variant)

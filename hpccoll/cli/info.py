@@ -149,7 +149,7 @@ def show(
 ) -> int:
     """Describe the schedule of an algorithm, draw it, or write it.
 
-    The text lists the rounds, and says whether the schedule is proven. {about}
+    The text lists the steps, and says whether the schedule is proven. {about}
     """
     from hpccoll.cases.algorithm_files import check_format, file_layout, with_files
     from hpccoll.cases.algorithm_registry import COLLECTIVES, PLAN
@@ -251,13 +251,13 @@ SHOW = Command(
 
 def _describe(view: "ScheduleView", unit: int | None, out: Path | None) -> int:
     from hpccoll.render.pictures.picture import draw
-    from hpccoll.render.pictures.schedule_text import describe, round_and_buffer_lines
+    from hpccoll.render.pictures.schedule_text import describe, step_and_buffer_lines
     from hpccoll.render.pictures.schedule_view import UnprovenScheduleError
 
     try:
         text = describe(view, unit)
-    except UnprovenScheduleError:  # its rounds show where the fault is
-        print("\n".join(round_and_buffer_lines(view, unit)))
+    except UnprovenScheduleError:  # its steps show where the fault is
+        print("\n".join(step_and_buffer_lines(view, unit)))
         raise
     if out:
         draw(view, out, unit)

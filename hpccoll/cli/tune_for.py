@@ -109,16 +109,21 @@ def _sweep(
 ) -> int:
     """Measure the cases of a sweep file with variables beside those of this shell, and return the exit code.
 
-    Stdout is for the answer.
+    What the sweep says of its results goes into a file beside its own one: the answer about the
+    program is that of all sweeps. Its progress and its errors are shown.
     """
     command = [sys.executable, "-m", "hpccoll", "sweep", str(file), "--out", str(out)]
     command += ["--profile", profile]
     if site:
         command += ["--site", site]
     environment = {**os.environ, **variables}
-    code = subprocess.run(command, env=environment, stdout=sys.stderr, check=False).returncode
+    said = file.with_suffix(".txt")
+    with writing(said):
+        stdout = said.open("w")
+    with stdout:
+        code = subprocess.run(command, env=environment, stdout=stdout, check=False).returncode
     if code:
-        print(f"hpccoll: {file}: the sweep ended with {code}", file=sys.stderr)
+        print(f"hpccoll: {file}: the sweep ended with {code}; its summary: {said}", file=sys.stderr)
     return code
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import numpy as np
 
@@ -12,7 +13,10 @@ from hpccoll.diagnosis.slot_records import LEAST_RACK, Diagnosis, Floats, Slots
 from hpccoll.store.host_names import canonical_hosts, host_ranges
 
 KEPT = "kept"
-"""The key of the provenance of what was kept of a diagnosis before its end, to which it may not have come."""
+"""The key of the provenance of what was kept of a diagnosis before its end, to which it may not have come.
+
+Its value is the time at which that was kept: ISO 8601, UTC; of earlier releases True.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +164,30 @@ class RecordedDiagnosis:
     @property
     def names_kubernetes_nodes(self) -> bool:
         """Whether ranks were given the names of their nodes, as pods of Kubernetes are."""
+        return NODE_NAME_VARIABLE in self._variables
+
+    @property
+    def kept_at(self) -> str | None:
+        """When a diagnosis without an end was kept last, empty if unknown; None if it ended, by a signal, too."""
+        if KEPT not in self.provenance:
+            return None
+        try:
+            moment = datetime.fromisoformat(str(self.provenance[KEPT]))
+        except ValueError:
+            return ""
+        return moment.astimezone(UTC).isoformat(timespec="seconds")
+
+    @property
+    def slurm_job(self) -> str:
+        """The Slurm job that it ran in; empty without one."""
+        job = str(self._variables.get("SLURM_JOB_ID", ""))
+        if not job.isdecimal():
+            return ""
+        return job
+
+    @property
+    def _variables(self) -> Mapping[str, object]:
         variables = self.provenance.get("variables")
         if not isinstance(variables, Mapping):
-            return False
-        return NODE_NAME_VARIABLE in variables
+            return {}
+        return variables

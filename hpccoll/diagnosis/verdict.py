@@ -166,7 +166,7 @@ class MachineVerdict:
 
     verdicts: tuple[NamedFault, ...]
     exclude: tuple[str, ...]  # the hosts to exclude from jobs
-    complete: bool  # False if it was interrupted: then it says nothing
+    complete: bool  # False if it was interrupted or still runs: then it says nothing
     slots: int  # how many were measured
     # standard deviation of the logarithm of the time of a pair; NaN if none was left to measure
     noise: float
@@ -193,6 +193,10 @@ class MachineVerdict:
     # whether the user said how fast a transfer should be: nothing else shows a common fault
     has_rate: bool = False
     kubernetes: bool = False  # whether hosts have the names of nodes of Kubernetes
+    # when a diagnosis that still runs, or was killed, wrote its file last: ISO 8601, UTC, empty if
+    # that is unknown; None of one that has ended
+    kept_at: str | None = None
+    slurm_job: str = ""  # that it ran in; empty without one
 
     @property
     def accuses_none(self) -> bool:
@@ -289,6 +293,8 @@ def verdict_of(recorded: RecordedDiagnosis) -> MachineVerdict:
         begun=begun,
         findings=findings,
         kubernetes=recorded.names_kubernetes_nodes,
+        kept_at=recorded.kept_at,
+        slurm_job=recorded.slurm_job,
     )
 
 

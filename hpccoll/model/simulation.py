@@ -311,9 +311,9 @@ class AlgorithmSimulation:
         """Return the work of each slice in one lane, the same for all sizes."""
         if not self._known_works:
             cost = self.algorithm.declared(self.layout.workers, **self.own_parameters)
-            rounds = int(cost.rounds) if cost else 0
+            steps = int(cost.steps) if cost else 0
             self._known_works = [
-                ScheduleWork.of(schedule, rounds) for schedule in operation.schedules
+                ScheduleWork.of(schedule, steps) for schedule in operation.schedules
             ]
         return self._known_works
 

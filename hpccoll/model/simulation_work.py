@@ -78,12 +78,12 @@ class ScheduleWork(NamedTuple):
         return self.waves * (WAVE_S + block * PATH_RANK_S)
 
     @classmethod
-    def of(cls, schedule: Schedule, rounds: int = 0) -> "ScheduleWork":
+    def of(cls, schedule: Schedule, declared_steps: int = 0) -> "ScheduleWork":
         """Return the work of a schedule. It takes as long as a few ranks generate their steps.
 
         Args:
             schedule: the schedule.
-            rounds: the declared number of its steps, for which the first of many stand [unknown].
+            declared_steps: the declared number of steps, for which the first of many stand [unknown].
         """
         if not schedule.vectorised:
             return cls._of_sampled_ranks(schedule)
@@ -95,10 +95,10 @@ class ScheduleWork(NamedTuple):
         # all ranks have the same actions, some of them without a peer
         program = schedule.steps(min(1, ranks - 1))
         for number, step in enumerate(program):
-            if rounds and number == SAMPLED_STEPS:
-                messages = messages * rounds // number
-                seconds = seconds * rounds / number
-                steps = rounds
+            if declared_steps and number == SAMPLED_STEPS:
+                messages = messages * declared_steps // number
+                seconds = seconds * declared_steps / number
+                steps = declared_steps
                 break
             moving = [action for action in step.actions if not isinstance(action, Copy)]
             sends = sum(isinstance(action, Send) for action in moving)

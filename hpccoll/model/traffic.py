@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.common.memory import collector_paused
-from hpccoll.schedule import NONE, Copy, Cut, Layout, Messages, Part, Round, Schedule, match
+from hpccoll.schedule import NONE, Copy, Cut, Layout, MatchedStep, Messages, Part, Schedule, match
 from hpccoll.schedule.step import Range
 
 KEPT_MESSAGES = 1_000_000
@@ -109,7 +109,7 @@ class Traffic(MessageArrays):
 
     send_step: Ints  # the number of the sender's step
     receive_step: Ints  # the number of the receiver's step
-    ended: tuple[Ints, ...]  # the ranks whose steps end in each round of the matcher
+    ended: tuple[Ints, ...]  # the ranks whose steps end in each step of the matcher
 
     @classmethod
     def of(cls, schedule: Schedule, most: float = inf) -> "Traffic":
@@ -129,12 +129,12 @@ class Traffic(MessageArrays):
         parts = []
         ended = []
         count = 0
-        for round_ in match(schedule):
-            for m in round_.sent:
+        for matched in match(schedule):
+            for m in matched.sent:
                 between = np.flatnonzero(m.source != m.target)
                 away[m] = between, now[m.source[between]]
-            folding = _ranks_with_local_folds(round_)
-            for m in round_.landed:
+            folding = _ranks_with_local_folds(matched)
+            for m in matched.landed:
                 between, send_step = away.pop(m)
                 source, target = m.source[between], m.target[between]
                 reduces = np.full(len(between), m.operand is not None)
@@ -145,8 +145,8 @@ class Traffic(MessageArrays):
                 count += len(between)
             if count > most:
                 raise TooManyMessagesError
-            ended.append(round_.ended)
-            now[round_.ended] += 1
+            ended.append(matched.ended)
+            now[matched.ended] += 1
         source, target, send_step, receive_step, reduces = map(
             np.concatenate, zip(*columns, strict=True)
         )
@@ -162,9 +162,9 @@ class Traffic(MessageArrays):
 
     def waves(self) -> Iterator[Wave]:
         """Yield the messages in waves: each as soon as the step of its sender or of its receiver ends."""
-        rounds = self._rounds()
-        order = np.argsort(rounds, kind="stable")
-        bounds = np.searchsorted(rounds[order], np.arange(len(self.ended) + 1))
+        ending = self._ending_steps()
+        order = np.argsort(ending, kind="stable")
+        bounds = np.searchsorted(ending[order], np.arange(len(self.ended) + 1))
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
         groups = []  # the messages of each part, in the order of the waves
@@ -184,31 +184,31 @@ class Traffic(MessageArrays):
                 self.source[chosen], self.target[chosen], self.reduces[chosen], tuple(parts), ended
             )
 
-    def _rounds(self) -> Ints:
-        """Return the round of the matcher in which the step of the sender or of the receiver of each message ends."""
+    def _ending_steps(self) -> Ints:
+        """Return the step of the matcher in which the step of the sender or of the receiver of each message ends."""
         ranks = int(max((ended.max() for ended in self.ended if len(ended)), default=-1)) + 1
         steps = np.zeros(ranks, np.int64)
         for ended in self.ended:
             steps[ended] += 1
         first = steps.cumsum() - steps
-        round_of = np.zeros(steps.sum(), np.int64)  # of the end of each step of each rank
+        matched_step_of = np.zeros(steps.sum(), np.int64)  # of the end of each step of each rank
         steps[:] = 0
         for number, ended in enumerate(self.ended):
-            round_of[first[ended] + steps[ended]] = number
+            matched_step_of[first[ended] + steps[ended]] = number
             steps[ended] += 1
-        sent = round_of[first[self.source] + self.send_step]
-        received = round_of[first[self.target] + self.receive_step]
+        sent = matched_step_of[first[self.source] + self.send_step]
+        received = matched_step_of[first[self.target] + self.receive_step]
         earlier: Ints = np.minimum(sent, received)
         return earlier
 
 
-def _ranks_with_local_folds(round_: Round) -> Ints:
-    """Return the ranks that fold parts of their own in a round, each with what it only received.
+def _ranks_with_local_folds(matched: MatchedStep) -> Ints:
+    """Return the ranks that fold parts of their own in a step, each with what it only received.
 
     The time of such a fold is that of one more reduced arrival: what arrives is as large.
     """
-    ranks = [round_.ended[:0]]
-    for m in round_.landed:
+    ranks = [matched.ended[:0]]
+    for m in matched.landed:
         if m.operand is not None and m.source is m.target:
             ranks.append(m.target)
     return np.concatenate(ranks)
@@ -253,10 +253,10 @@ def streamed_waves(schedule: Schedule) -> Iterator[Wave]:
             not of all ranks.
     """
     everyone = np.arange(schedule.layout.ranks)
-    for round_ in match(schedule):
-        if round_.sent is not round_.landed:
+    for matched in match(schedule):
+        if matched.sent is not matched.landed:
             raise NotAlignedError
-        kept = [m for m in round_.sent if m.source is not m.target]  # the others are copies
+        kept = [m for m in matched.sent if m.source is not m.target]  # the others are copies
         counts = [len(m.source) for m in kept]
         ends = np.cumsum([0, *counts])
         parts = []
@@ -268,15 +268,15 @@ def streamed_waves(schedule: Schedule) -> Iterator[Wave]:
         if len(kept) == 1:
             source, target = kept[0].source, kept[0].target
         else:
-            none = round_.ended[:0]
+            none = matched.ended[:0]
             source = np.concatenate([none, *(m.source for m in kept)])
             target = np.concatenate([none, *(m.target for m in kept)])
         are_folded = [m.operand is not None for m in kept]
         reduces = np.repeat(are_folded, np.diff(ends)).astype(bool)
-        folding = _ranks_with_local_folds(round_)
+        folding = _ranks_with_local_folds(matched)
         if len(folding):
             reduces |= np.isin(target, folding)
-        yield Wave(source, target, reduces, tuple(parts), round_.ended)
+        yield Wave(source, target, reduces, tuple(parts), matched.ended)
 
 
 def waves(schedule: Schedule) -> Iterator[Wave]:

@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import groupby, pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 ANSWER_SUFFIX = "-answer"
 """The end of the names of groups whose charts are beside the answers."""
+
+MOST_ABOVE_CURVES = 2.0
+"""The most by which intervals stretch the axis of a scaling curve, as a factor of its highest value."""
 
 BAR_HEIGHT = 7
 """The pixels of the bars of ranges along the axis of sizes."""
@@ -176,11 +180,28 @@ def busbw_chart(group: ChartGroup, size: int) -> Chart:
         group,
         data,
         chart_panels.counts_of(group),
-        chart_base.rate_axis_from_zero,
+        partial(_axis_with_intervals, upper_ends(data)),
         titles=(),
         columns=1,
         below=_efficiency_labels,
     )
+
+
+def upper_ends(data: Iterable[ChartRecord]) -> list[float]:
+    """Return the upper ends of the intervals of records."""
+    ends = []
+    for record in data:
+        high = record.get("high")
+        if isinstance(high, float):
+            ends.append(high)
+    return ends
+
+
+def _axis_with_intervals(uppers: Sequence[float], values: Iterable[float]) -> alt.Y:
+    """Return the axis of bus bandwidth that has intervals whole, but keeps half of its height for the curves."""
+    numbers = list(values)
+    highest = min(max(uppers, default=0.0), MOST_ABOVE_CURVES * max(numbers))
+    return chart_base.rate_axis_from_zero([*numbers, highest])
 
 
 def scaling_size(group: ChartGroup) -> int | None:

@@ -17,7 +17,7 @@ from hpccoll.analysis.recommendations import (
     lone_rank_reason,
 )
 from hpccoll.analysis.setting import Choice
-from hpccoll.analysis.variant_gains import variant_gain
+from hpccoll.analysis.variant_gains import is_one_of_variants, variant_gain
 from hpccoll.cases.case import IDLE, SINGLE
 from hpccoll.common.text import first_few, join_ends, join_words, table_of
 from hpccoll.common.units import format_factor, format_seconds, format_size
@@ -196,10 +196,14 @@ class Answers:
     def _no_choice(self, recommendation: Recommendation, ranges: Sequence[RecommendedRange]) -> str:
         evidence = ranges[0].evidence
         if not evidence.compared:
-            only = f"only {self._name(recommendation, ranges[0].choice)} was measured"
-            if len(recommendation.choices) == 1:
-                only += f": {_times(recommendation)}{self._beside_default(recommendation)}"
-            return only
+            name = self._name(recommendation, ranges[0].choice)
+            if len(recommendation.choices) != 1:
+                return f"only {name} was measured"
+            times = f"{_times(recommendation)}{self._beside_default(recommendation)}"
+            candidates = self.by_collective[recommendation.setting.collective]
+            if is_one_of_variants(recommendation, candidates):
+                return f"{name}: {times}"
+            return f"only {name} was measured: {times}"
         verdicts = _verdicts_of(ranges)
         unsure = _unsure_choices(recommendation, ranges, verdicts)
         named = [choice for choice in recommendation.choices if choice in unsure]
@@ -302,7 +306,7 @@ LEAST_SPREAD = 1.1
 
 
 def _by_size(chosen: RecommendedRange) -> str:
-    """Return how the factor over native varies: `` (0.94x to 2.40x by size; slower at 64 KiB)``.
+    """Return how the factor over native varies: `` (0.94x to 2.40x by size; slower at 64 KiB: keep native there)``.
 
     Empty if it hardly does, and is nowhere below 1.
     """
@@ -318,7 +322,7 @@ def _by_size(chosen: RecommendedRange) -> str:
     slower = [format_size(nbytes) for nbytes, factor in factors.items() if round(factor, 2) < 1]
     if slower:
         sizes = join_words(first_few(slower, MAX_NAMED_SIZES, "size"))
-        parts.append(f"slower at {sizes}")
+        parts.append(f"slower at {sizes}: keep native there")
     if not parts:
         return ""
     words = "; ".join(parts)

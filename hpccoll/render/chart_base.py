@@ -150,9 +150,29 @@ def _round_sizes(sizes: Iterable[int]) -> list[int]:
 
 
 def count_axis(field: str, title: str, counts: Iterable[float]) -> alt.X:
-    """Return a logarithmic horizontal axis of counts, such as of nodes, with a tick at each of ``counts``."""
-    scale, axis = _count_scale(list(counts), format=",d")
-    return alt.X(f"{field}:Q", title=title, axis=axis, scale=scale)
+    """Return the horizontal axis of counts, such as of nodes, with a tick at each of ``counts``.
+
+    Counts at equal distances, such as 2, 3 and 4, have a linear axis. Any others have a logarithmic
+    one, and the title says so unless a constant factor separates them: 2, 4 and 8 look even there.
+    """
+    ticks = sorted(set(counts))
+    scale, axis = _count_scale(ticks, format=",d")
+    if _has_constant_factor(ticks):
+        return alt.X(f"{field}:Q", title=title, axis=axis, scale=scale)
+    if _has_equal_distances(ticks):
+        linear = alt.Scale(domain=list(linear_ends(ticks)), nice=False, zero=False)
+        return alt.X(f"{field}:Q", title=title, axis=axis, scale=linear)
+    return alt.X(f"{field}:Q", title=f"{title}, logarithmic axis", axis=axis, scale=scale)
+
+
+def _has_constant_factor(ascending: Sequence[float]) -> bool:
+    factors = [following / number for number, following in itertools.pairwise(ascending)]
+    return all(math.isclose(factor, factors[0]) for factor in factors)
+
+
+def _has_equal_distances(ascending: Sequence[float]) -> bool:
+    distances = [following - number for number, following in itertools.pairwise(ascending)]
+    return all(math.isclose(distance, distances[0]) for distance in distances)
 
 
 _TICK_FACTORS = (

@@ -9,7 +9,7 @@ from hpccoll.diagnosis.node_health import NodeHealth
 from hpccoll.diagnosis.slot_records import Kind
 from hpccoll.diagnosis.verdict import MachineVerdict, NamedFault
 from hpccoll.judge.held import Acceptance
-from hpccoll.render.diagnosis_text import fault_sentence, place_name
+from hpccoll.render.diagnosis_text import fault_sentence, place_name, unended_text
 from hpccoll.render.junit import NOT_READ, CheckedCase, whole_case, write_junit
 
 CHECK = "hpccoll diagnose"
@@ -79,7 +79,7 @@ def _node_case(host: str, verdict: MachineVerdict) -> CheckedCase:
         return CheckedCase(host, "node", Acceptance.FAIL, "; ".join(faults))
     doubts = [fault_sentence(fault) for fault in accusations if _is_undecided(fault)]
     if not verdict.complete:
-        doubts.append("the diagnosis was interrupted")
+        doubts.append(f"the diagnosis {unended_text(verdict)}")
     elif host in verdict.unjudged:
         doubts.append("too few of its transfers have a valid time")
     if doubts:
@@ -104,7 +104,7 @@ def _reasons(verdict: MachineVerdict, *, is_any_unread: bool) -> Iterator[str]:
     if is_any_unread:
         yield NOT_READ
     if not verdict.complete:
-        yield "the diagnosis was interrupted"
+        yield f"the diagnosis {unended_text(verdict)}"
     if verdict.unjudged:
         yield f"{format_count(len(verdict.unjudged), 'node')} not judged"
     if any(_is_undecided(fault) for fault in verdict.verdicts):

@@ -73,7 +73,7 @@ def diagnosis_lines(verdict: MachineVerdict) -> Iterator[str]:
         lines = critical if finding.severity == "critical" else remarks
         lines.append(finding.with_remedy.removesuffix("."))
     if not verdict.complete:
-        yield "the diagnosis was interrupted, and says nothing about the nodes; do: submit it again with the same --out"
+        yield f"the diagnosis {unended_text(verdict)}, and says nothing about the nodes; do: {_unended_remedy(verdict)}"
     if verdict.unjudged:
         were = "were" if len(verdict.unjudged) > 1 else "was"
         yield f"{host_ranges(verdict.unjudged)} {were} not judged: too few of the transfers have a valid time"
@@ -300,7 +300,7 @@ LEGEND: Mapping[State, str] = {
     "candidate": "1.10x?: it, or another one",
     "healthy": ".: not accused",
     "absent": "-: not in the diagnosis",
-    "undecided": "?: interrupted, not judged, or under load",
+    "undecided": "?: not ended, not judged, or under load",
 }
 """What a diagnosis said of a place, in the table of all diagnoses."""
 
@@ -331,6 +331,25 @@ def history_lines(history: MachineHistory, width: int) -> Iterator[str]:
                 yield f"  {meaning}"
 
 
+def unended_text(verdict: MachineVerdict) -> str:
+    """Return what its file tells of a diagnosis that is not complete, without the subject."""
+    if verdict.kept_at is None:
+        return "was interrupted"
+    if not verdict.kept_at:
+        return "is still running, or was killed"
+    day, time = verdict.kept_at[:10], verdict.kept_at[11:19]
+    return f"is still running, or was killed after {day} {time} UTC"
+
+
+def _unended_remedy(verdict: MachineVerdict) -> str:
+    again = "submit it again with the same --out"
+    if verdict.kept_at is None:
+        return again
+    if not verdict.slurm_job:
+        return f"if it runs, wait for its end; else {again}"
+    return f"if 'squeue -j {verdict.slurm_job}' shows it, wait for its end; else {again}"
+
+
 def _headings(begun: Sequence[str]) -> list[str]:
     """Return the day of each diagnosis, with the minute if several began on one day."""
     days = [moment[5:10] for moment in begun]
@@ -342,7 +361,8 @@ def _headings(begun: Sequence[str]) -> list[str]:
 def _unknown_of_last(last: MachineVerdict) -> Iterator[str]:
     """Yield what the newest diagnosis does not know, or what is wrong besides slow places: it is not healthy then."""
     if not last.complete:
-        yield "the newest diagnosis was interrupted, and says nothing about the nodes"
+        remedy = _unended_remedy(last)
+        yield f"the newest diagnosis {unended_text(last)}, and says nothing about the nodes; do: {remedy}"
     if last.unjudged:
         yield f"the newest diagnosis did not judge {host_ranges(last.unjudged)}"
     for finding in last.findings:

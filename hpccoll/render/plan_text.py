@@ -42,7 +42,8 @@ def plan_summary(plan: Plan) -> Iterator[str]:
         counts.append(f"{rounds} rounds of each")
     if plan.skips:
         counts.append(f"{format_count(len(plan.skips), 'case')} left out")
-    yield f"{plan.name}: {', '.join(counts)}; about {format_wait(plan.estimated_s)}, longer if operations are slow"
+    expected = f"about {format_wait(plan.estimated_s)}, longer if operations are slow"
+    yield f"{plan.name}: {', '.join(counts)}; {expected}{_limits_text(plan)}"
     for note in _notes(plan):
         yield f"note: {note}"
 
@@ -65,6 +66,19 @@ def _notes(plan: Plan) -> Iterator[str]:
             "nodes; to measure one node only, write nodes: [1] in the sweep file"
         )
     yield from plan.notes
+
+
+def _limits_text(plan: Plan) -> str:
+    """Return what the time limits of all jobs add up to; empty if a job has none."""
+    minutes = node_minutes = 0
+    for job in plan.jobs:
+        limit = (plan.resources.get(job.name) or {}).get("runtime")
+        if limit is None:
+            return ""
+        minutes += int(limit)
+        node_minutes += int(limit) * job.largest.hosts
+    node_hours = f"{node_minutes / 60:.3g} node-hours"
+    return f"; at most {format_wait(60 * minutes)} and {node_hours} by the time limits of its jobs"
 
 
 def _waiting_cases(plan: Plan) -> int:

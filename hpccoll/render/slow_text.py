@@ -17,6 +17,7 @@ from hpccoll.common.units import (
 )
 from hpccoll.judge.against_curve import AgainstCurve
 from hpccoll.judge.held import HeldVerdict
+from hpccoll.render.trace_remedies import late_remedy
 from hpccoll.store.waiting import LateRank
 from hpccoll.traces.late import FEWEST_PARTS, LEAST_OF_COMMUNICATION, Lag
 from hpccoll.traces.operation_times import OperationTimes
@@ -110,12 +111,15 @@ def _slower_answers(against: Iterable[AgainstCurve]) -> Iterator[str]:
             f"{curve.collective} of {size} in group {group_text(curve.group)} takes "
             f"{curve.ratio:.2g} times what this machine gave ({curve.kind})"
         )
+    if slower:
+        yield "do: 'hpccoll diagnose' on the nodes of the job finds those that are slow"
 
 
 def _late_answers(parts: SlowParts) -> Iterator[str]:
     """Yield which ranks are late, that none is, and for which ranks that is not known."""
     for lag in parts.late:
         yield _late_text(lag, parts)
+        yield f"do: {late_remedy(lag, parts.hosts.get(lag.rank))}"
     judged = len(parts.ranks) - len(parts.unjudged)
     if parts.unjudged:
         which = f"rank {format_cpu_list(parts.unjudged)}" if judged else "any rank"

@@ -26,6 +26,7 @@ from hpccoll.render.slow_text import (
     slow_lines,
     slow_record,
 )
+from hpccoll.render.trace_remedies import UNNAMED_REMEDY, hang_remedy
 from hpccoll.traces.hangs import BlockedRanks, Hang, Reason
 from hpccoll.traces.recorded_job import Group, RecordedJob, RecordedOperation
 from hpccoll.traces.slow import SlowParts
@@ -112,6 +113,8 @@ def hang_lines(findings: JobFindings) -> Iterator[str]:
         yield "  if the job was still running, that may only be late: record it once more, and read all of its files"
     for sentence in first_few(findings.job.unnamed_behind, 5, "group"):
         yield f"  {sentence}"
+    if findings.job.unnamed_behind:
+        yield f"    do: {UNNAMED_REMEDY}"
     if findings.hangs or findings.job.unnamed_behind:
         return
     yield from _peace_lines(findings.job)
@@ -132,7 +135,9 @@ def _peace_lines(job: RecordedJob) -> Iterator[str]:
         return
     left_out: list[str] = []
     if job.unrecorded:
-        left_out.append(f"nothing is recorded of {ranks_text(job.unrecorded)}")
+        left_out.append(
+            f"nothing is recorded of {ranks_text(job.unrecorded)}; do: read their files, too"
+        )
     if job.progress or not job.ranks:
         if job.idle:
             left_out.append(f"no operation is recorded of {ranks_text(job.idle)}")
@@ -169,6 +174,7 @@ class _HangKeys(TypedDict):
     hosts: list[str | None]
     polls: int
     may_be_late: bool
+    remedy: str | None
 
 
 class _TraceKeys(SlowFiguresJson):
@@ -229,6 +235,7 @@ def _hang_record(hang: Hang, job: RecordedJob) -> dict[str, Any]:
         "hosts": _hosts(job, hang),
         "polls": job.polls,
         "may_be_late": hang.may_be_late(job),
+        "remedy": hang_remedy(hang, job) or None,
         **to_builtins(hang),
     }
 
@@ -285,6 +292,9 @@ def _hang_lines(hang: Hang, job: RecordedJob, sizes: Sizes, shown: set[str]) -> 
     for line in first_few(unseen, MAX_LINES, "wait"):
         yield f"    {line}"
     shown.update(waits)
+    remedy = hang_remedy(hang, job)
+    if remedy:
+        yield f"    do: {remedy}"
 
 
 def _hang_sentence(hang: Hang, job: RecordedJob, sizes: Sizes) -> str:

@@ -38,7 +38,7 @@ from hpccoll.schedule.count import (
 from hpccoll.schedule.cut import Cut
 from hpccoll.schedule.group_composition import in_groups
 from hpccoll.schedule.layout import Layout
-from hpccoll.schedule.match import Messages, Round, ScheduleError, match
+from hpccoll.schedule.match import MatchedStep, Messages, ScheduleError, match
 from hpccoll.schedule.out_of_place import out_of_place
 from hpccoll.schedule.rank_mapping import MAPPINGS, numbering
 from hpccoll.schedule.reduction import (
@@ -106,6 +106,7 @@ __all__ = [
     "Emulation",
     "Index",
     "Layout",
+    "MatchedStep",
     "Messages",
     "NotVectorisedError",
     "Parameter",
@@ -115,7 +116,6 @@ __all__ = [
     "Reduction",
     "Regularity",
     "Requirement",
-    "Round",
     "Schedule",
     "ScheduleError",
     "Send",

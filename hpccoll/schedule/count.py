@@ -21,7 +21,7 @@ class Counts:
     # bytes sent by each rank, int [rank, tier]; a rank's copies to itself are in tier 0
     sent: NDArray[np.int64]
     reduced: NDArray[np.int64]  # bytes folded by each rank, int [rank]
-    rounds: int  # the most steps with messages that follow one another
+    steps: int  # the most steps with messages that follow one another
     # the most bytes that are sent one after another, where a rank sends and receives at once
     critical_bytes: int
     critical_reduced: int  # the most bytes that are folded one after another
@@ -38,24 +38,24 @@ def count(schedules: Sequence[Schedule], cut: Cut) -> Counts:
     messages = np.zeros((ranks, len(TIERS)), np.int64)
     sent = np.zeros_like(messages)
     reduced = np.zeros(ranks, np.int64)
-    rounds = critical_bytes = critical_reduced = 0
+    steps = critical_bytes = critical_reduced = 0
     for lane in range(cut.lanes):
         counts = _count_lane(schedules[lane % len(schedules)], cut, lane)
         messages += counts.messages
         sent += counts.sent
         reduced += counts.reduced
-        rounds = max(rounds, counts.rounds)
+        steps = max(steps, counts.steps)
         critical_bytes += counts.critical_bytes
         critical_reduced += counts.critical_reduced
-    return Counts(messages, sent, reduced, rounds, critical_bytes, critical_reduced)
+    return Counts(messages, sent, reduced, steps, critical_bytes, critical_reduced)
 
 
 def received_bytes(schedules: Sequence[Schedule], cut: Cut) -> NDArray[np.int64]:
     """Return the bytes that each rank receives from others in one operation, [rank]; lanes are as in ``count``."""
     received = np.zeros(schedules[0].layout.ranks, np.int64)
     for lane in range(cut.lanes):
-        for round_ in match(schedules[lane % len(schedules)]):
-            for m in round_.landed:
+        for matched in match(schedules[lane % len(schedules)]):
+            for m in matched.landed:
                 nbytes = cut.lengths(lane, m.landed, m.target) * cut.itemsize
                 np.add.at(received, m.target, nbytes * (m.source != m.target))
     return received
@@ -77,8 +77,8 @@ def crossings(schedule: Schedule, tier: str = "node", end: str | None = None) ->
     works = np.isin(location, location[: schedule.layout.workers])
     # 1 where a range that crosses begins, -1 where it ends
     edges = np.zeros(schedule.units + 1, np.int64)
-    for round_ in match(schedule):
-        for m in round_.sent:
+    for matched in match(schedule):
+        for m in matched.sent:
             away = location[m.source] != location[m.target]
             if end is not None:
                 away = away & works[getattr(m, end)]
@@ -91,8 +91,8 @@ def crossings(schedule: Schedule, tier: str = "node", end: str | None = None) ->
 def smallest_message_units(schedule: Schedule) -> int:
     """Return the fewest units of a message from one rank to another that is not empty; 0 if there is none."""
     smallest = []
-    for round_ in match(schedule):
-        for m in round_.sent:
+    for matched in match(schedule):
+        for m in matched.sent:
             units = _units(m)
             moved = units[(m.source != m.target) & (units > 0)]
             if len(moved):
@@ -123,8 +123,8 @@ def unequal_wire_bytes(schedules: Sequence[Schedule], cut: Cut, tier: str = "nod
     for number, schedule in enumerate(schedules):
         location = np.array(getattr(schedule.layout, tier))
         lanes = range(number, cut.lanes, len(schedules))
-        for round_ in match(schedule):
-            for m in round_.sent:
+        for matched in match(schedule):
+            for m in matched.sent:
                 away = location[m.source] != location[m.target]
                 crossing = _part_of_some(m.sent, away)
                 source = m.source[away]
@@ -143,15 +143,15 @@ def _count_lane(schedule: Schedule, cut: Cut, lane: int) -> Counts:
     messages = np.zeros((layout.ranks, len(TIERS)), np.int64)
     sent = np.zeros_like(messages)
     reduced = np.zeros(layout.ranks, np.int64)
-    # rounds, bytes and folded bytes up to the start of each rank's step
+    # steps, bytes and folded bytes up to the start of each rank's step
     path = np.zeros((layout.ranks, 3), np.int64)
     # the same, up to the start of the steps that its step cannot end before
     awaited = np.zeros_like(path)
     # in its step: whether messages, bytes out, bytes in, bytes folded
     step = np.zeros((layout.ranks, 4), np.int64)
     departed: dict[Messages, NDArray[np.int64]] = {}
-    for round_ in match(schedule):
-        for m in round_.sent:
+    for matched in match(schedule):
+        for m in matched.sent:
             nbytes = cut.lengths(lane, m.sent, m.source) * cut.itemsize
             tier = layout.tier(m.source, m.target)
             away = nbytes * (tier > 0)
@@ -162,7 +162,7 @@ def _count_lane(schedule: Schedule, cut: Cut, lane: int) -> Counts:
             departed[m] = path[m.source]
         for m in departed:
             np.maximum.at(awaited, m.source, path[m.target])
-        for m in round_.landed:
+        for m in matched.landed:
             np.maximum.at(awaited, m.target, departed.pop(m))
             nbytes = cut.lengths(lane, m.landed, m.target) * cut.itemsize
             away = nbytes * (m.source != m.target)
@@ -170,8 +170,8 @@ def _count_lane(schedule: Schedule, cut: Cut, lane: int) -> Counts:
             np.add.at(step[:, 2], m.target, away)
             np.add.at(step[:, 3], m.target, nbytes * (m.operand is not None))
         added = np.stack([step[:, 0], np.maximum(step[:, 1], step[:, 2]), step[:, 3]], axis=1)
-        path[round_.ended] = (np.maximum(path, awaited) + added)[round_.ended]
-        reduced[round_.ended] += step[round_.ended, 3]
-        step[round_.ended] = 0
-    rounds, critical_bytes, critical_reduced = path.max(axis=0).tolist()
-    return Counts(messages, sent, reduced, rounds, critical_bytes, critical_reduced)
+        path[matched.ended] = (np.maximum(path, awaited) + added)[matched.ended]
+        reduced[matched.ended] += step[matched.ended, 3]
+        step[matched.ended] = 0
+    steps, critical_bytes, critical_reduced = path.max(axis=0).tolist()
+    return Counts(messages, sent, reduced, steps, critical_bytes, critical_reduced)

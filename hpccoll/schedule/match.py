@@ -7,7 +7,7 @@ started. A step of a vectorised schedule describes all ranks and is paired at on
 step whose messages have no partner in the same step, ranks are followed one by one.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.common.memory import collector_paused
+from hpccoll.common.units import format_count
 from hpccoll.schedule.schedule import NotVectorisedError, Schedule
 from hpccoll.schedule.step import (
     NONE,
@@ -61,10 +62,10 @@ class Messages:
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class MatchedStep:
     """One logical time: messages whose sender has started its step, and messages whose receiver ends its step.
 
-    A message is read when it is sent and folded when it lands, which may be rounds later;
+    A message is read when it is sent and folded when it lands, which may be steps later;
     ``landed`` is in the order in which arrivals are folded. ``ended`` are the ranks whose step
     ends, those that only send among them.
     """
@@ -74,8 +75,8 @@ class Round:
     ended: Ranks
 
 
-def match(schedule: Schedule) -> Iterator[Round]:
-    """Yield the rounds of a schedule.
+def match(schedule: Schedule) -> Iterator[MatchedStep]:
+    """Yield the steps of a schedule.
 
     Raises:
         ScheduleError: if a message has no partner or one of another length, units are outside the
@@ -95,7 +96,7 @@ def match(schedule: Schedule) -> Iterator[Round]:
             messages = _pair_aligned(schedule, step, everyone)
         if messages is None:
             break
-        yield Round(messages, messages, everyone)
+        yield MatchedStep(messages, messages, everyone)
         aligned += 1
     yield from _pair_one_by_one(schedule, aligned)
 
@@ -291,7 +292,7 @@ class _RankStep:
     partners: list[tuple[int, int]] = field(default_factory=list)
 
 
-def _pair_one_by_one(schedule: Schedule, skip: int) -> Iterator[Round]:
+def _pair_one_by_one(schedule: Schedule, skip: int) -> Iterator[MatchedStep]:
     ranks = range(schedule.layout.ranks)
     with collector_paused():  # looking for circles among all steps takes longer than pairing them
         programs = [
@@ -307,7 +308,7 @@ def _pair_one_by_one(schedule: Schedule, skip: int) -> Iterator[Round]:
             raise ScheduleError(_deadlock(programs, at, skip))
         sent = [message for me in started for message in programs[me][at[me]].sent]
         landed = [message for me in ended for message in programs[me][at[me]].landed]
-        yield Round(tuple(sent), tuple(landed), np.array(ended))
+        yield MatchedStep(tuple(sent), tuple(landed), np.array(ended))
         for me in ended:
             at[me] += 1
         left -= len(ended)
@@ -350,15 +351,13 @@ class _Awaited(NamedTuple):
 def _pair_all(schedule: Schedule, programs: list[list[_RankStep]], skip: int) -> None:
     """Pair the messages of all steps, and keep them in the steps."""
     sends, arrivals = _list_ends(schedule, programs, skip)
-    for pair in sorted(sends.keys() | arrivals.keys()):
+    unpaired = _unpaired(sends, arrivals)
+    if unpaired:
+        raise ScheduleError(_unpaired_text(schedule, unpaired[0], skip))
+    for pair in sorted(sends):
         source, target, _ = pair
-        out = sends[pair]
-        back = arrivals[pair]
-        if len(out) != len(back):
-            raise ScheduleError(
-                _unpaired(source, target, [n for n, _ in out], [n for n, _, _ in back], skip)
-            )
-        for (sent_in, part), (landed_in, position, arrival) in zip(out, back, strict=True):
+        ends = zip(sends[pair], arrivals[pair], strict=True)
+        for (sent_in, part), (landed_in, position, arrival) in ends:
             with _naming(_steps_of_message(source, target, sent_in + skip, landed_in + skip)):
                 messages = _pair(schedule, np.array([source]), np.array([target]), part, arrival)
             programs[source][sent_in].sent.append(messages)
@@ -399,13 +398,85 @@ def _steps_of_message(source: int, target: int, sent_in: int, landed_in: int) ->
     return f"step {sent_in + 1} of rank {source}, step {landed_in + 1} of rank {target}"
 
 
-def _unpaired(source: int, target: int, sent_in: list[int], landed_in: list[int], skip: int) -> str:
-    """Return which message from ``source`` to ``target`` has no partner, in words."""
-    if len(sent_in) > len(landed_in):
-        step = sent_in[len(landed_in)] + skip + 1
-        return f"step {step}: rank {source} sends rank {target} a message that it never receives"
-    step = landed_in[len(sent_in)] + skip + 1
-    return f"step {step}: rank {target} receives a message that rank {source} never sends"
+class _Unpaired(NamedTuple):
+    """The first steps of two ranks in which one sends the other more or fewer messages than that one receives."""
+
+    sent_in: int
+    landed_in: int
+    source: int
+    target: int
+    sent: int  # in the step of the source
+    received: int  # in the step of the target
+
+
+def _unpaired(
+    sends: dict[_Pair, list[_Sent]], arrivals: dict[_Pair, list[_Awaited]]
+) -> list[_Unpaired]:
+    """Return where messages without a partner are, of each two ranks that have any; the earliest comes first."""
+    unpaired: set[tuple[int, int]] = set()
+    for pair in sends.keys() | arrivals.keys():
+        if len(sends.get(pair, ())) != len(arrivals.get(pair, ())):
+            unpaired.add(pair[:2])
+    if not unpaired:
+        return []
+    sent: dict[tuple[int, int], Counter[int]] = defaultdict(Counter)
+    received: dict[tuple[int, int], Counter[int]] = defaultdict(Counter)
+    for ends, counts in ((sends, sent), (arrivals, received)):
+        for pair, listed in ends.items():
+            if pair[:2] in unpaired:
+                counts[pair[:2]].update(end.step for end in listed)
+    differences = [_first_difference(*pair, sent[pair], received[pair]) for pair in unpaired]
+    return sorted(differences, key=lambda first: (min(first.sent_in, first.landed_in), first))
+
+
+def _first_difference(
+    source: int, target: int, sent: Counter[int], received: Counter[int]
+) -> _Unpaired:
+    """Return the first steps with unequal numbers of messages, by step.
+
+    A step of the target may meet one of the source that has another number. The distance between
+    the two is the one that leaves the fewest steps unequal, 0 if that is as good as others.
+    """
+    distances = {0}
+    for sent_in in _outermost(sent):
+        distances.update(landed_in - sent_in for landed_in in _outermost(received))
+
+    def unequal_steps(distance: int) -> list[int]:
+        steps = sent.keys() | {landed_in - distance for landed_in in received}
+        return sorted(step for step in steps if sent[step] != received[step + distance])
+
+    distance = min(distances, key=lambda d: (len(unequal_steps(d)), abs(d), d))
+    first = unequal_steps(distance)[0]
+    landed_in = first + distance
+    return _Unpaired(first, landed_in, source, target, sent[first], received[landed_in])
+
+
+def _outermost(counts: Counter[int]) -> list[int]:
+    """Return the first two and the last two steps that are counted."""
+    steps = sorted(counts)
+    return [*steps[:2], *steps[-2:]]
+
+
+def _unpaired_text(schedule: Schedule, unpaired: _Unpaired, skip: int) -> str:
+    """Return in which step the two ranks differ, with the numbers of messages there and in all steps."""
+    sent = received = 0
+    for step in schedule.steps(unpaired.source):
+        for action, peer, _ in _numbered(step, unpaired.source):
+            sent += isinstance(action, Send) and peer == unpaired.target
+    for step in schedule.steps(unpaired.target):
+        for action, peer, _ in _numbered(step, unpaired.target):
+            received += isinstance(action, Recv | RecvReduce) and peer == unpaired.source
+    steps = _steps_of_message(
+        unpaired.source, unpaired.target, unpaired.sent_in + skip, unpaired.landed_in + skip
+    )
+    source = f"rank {unpaired.source}"
+    target = f"rank {unpaired.target}"
+    messages = format_count(unpaired.sent, "message") if unpaired.sent else "no message"
+    arrivals = unpaired.received or "none"
+    text = f"{steps}: {source} sends {messages} to {target}, {target} receives {arrivals} from {source}"
+    if (sent, received) != (unpaired.sent, unpaired.received):
+        text += f"; in all steps: {sent} and {received}"
+    return text
 
 
 def _numbered(step: Step, me: int) -> Iterator[tuple[Action, int, int]]:

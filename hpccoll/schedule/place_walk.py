@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hpccoll.common.text import first_few
 from hpccoll.schedule.cut import units_of_ranges
 from hpccoll.schedule.match import Messages, ScheduleError, match
 from hpccoll.schedule.schedule import Schedule
@@ -32,26 +33,26 @@ KEPT_RANGES = 1_000_000
 """The most ranges of messages that are kept; a schedule with more is matched again for each walk."""
 
 
-class UnitRound(NamedTuple):
-    """The messages of a round that have units."""
+class UnitStep(NamedTuple):
+    """The messages of a step that have units."""
 
-    number: int  # of the rounds in which such messages depart or land, from 0
+    number: int  # of the steps in which such messages depart or land, from 0
     departing: tuple[Messages, ...]
     landing: tuple[Messages, ...]
 
 
-def _rounds(schedule: Schedule) -> Iterator[UnitRound]:
-    """Yield the rounds in which messages with units depart or land."""
+def _steps(schedule: Schedule) -> Iterator[UnitStep]:
+    """Yield the steps in which messages with units depart or land."""
     number = 0
-    for round_ in match(schedule):
-        departing = tuple(m for m in round_.sent if _has_units(m))
+    for matched in match(schedule):
+        departing = tuple(m for m in matched.sent if _has_units(m))
         landing = (
             departing
-            if round_.landed is round_.sent
-            else tuple(m for m in round_.landed if _has_units(m))
+            if matched.landed is matched.sent
+            else tuple(m for m in matched.landed if _has_units(m))
         )
         if departing or landing:
-            yield UnitRound(number, departing, landing)
+            yield UnitStep(number, departing, landing)
             number += 1
 
 
@@ -69,22 +70,22 @@ class Extent:
     # what holds for a unit holds for the unit so far on, at the ranks so far on; 0 if it does not
     period: int
     folds: int  # the folds of all places at all ranks, estimated
-    number: int  # the number of rounds
-    kept: tuple[UnitRound, ...] | None  # the rounds; None if they have too many messages to be kept
+    number: int  # the number of steps
+    kept: tuple[UnitStep, ...] | None  # the steps; None if they have too many messages to be kept
 
     @classmethod
     def of(cls, call: "CollectiveCall", schedule: Schedule) -> "Extent":
-        kept: list[UnitRound] = []
+        kept: list[UnitStep] = []
         named = folded = number = 0
         separate = True
         period = int(_rotates(call, schedule))
         ranges = _UniqueRanges()
-        for round_ in _rounds(schedule):
+        for matched in _steps(schedule):
             number += 1
-            named += sum(len(m.source) * len(m.sent.ranges) for m in round_.landing)
+            named += sum(len(m.source) * len(m.sent.ranges) for m in matched.landing)
             if named <= KEPT_RANGES:
-                kept.append(round_)
-            for m in round_.landing:
+                kept.append(matched)
+            for m in matched.landing:
                 separate = separate and _leaves_units(m)
                 period = _period(m, schedule, period) if separate else 0
                 ranges.add_parts(m)
@@ -111,9 +112,9 @@ class Extent:
         )
 
     @property
-    def rounds(self) -> Iterable[UnitRound]:
+    def steps(self) -> Iterable[UnitStep]:
         if self.kept is None:
-            return _rounds(self.schedule)
+            return _steps(self.schedule)
         return self.kept
 
     @property
@@ -286,7 +287,7 @@ class _UniqueRanges:
 
 
 class FoldPlaces(NamedTuple):
-    """Where something is folded: the round, the ranks that fold, and the place of each."""
+    """Where something is folded: the step, the ranks that fold, and the place of each."""
 
     number: int
     target: Ints
@@ -331,11 +332,11 @@ class PlaceMemory(ABC):
         for me in range(self.extent.schedule.layout.workers):
             held = self.places_of(self.call.source(me, self.extent.schedule.units))
             self.begin[me, held] = self.contributions(me, np.arange(len(self.units))[held])
-        for round_ in self.extent.rounds:
-            for batch in _batches(round_.departing, arrivals=False):
-                self._send(round_.number, batch)
-            for batch in _batches(round_.landing, arrivals=True):
-                self._land(round_.number, batch)
+        for matched in self.extent.steps:
+            for batch in _batches(matched.departing, arrivals=False):
+                self._send(matched.number, batch)
+            for batch in _batches(matched.landing, arrivals=True):
+                self._land(matched.number, batch)
 
     def _send(self, number: int, batch: Sequence[Messages]) -> None:
         joined = _joined(batch)
@@ -369,19 +370,26 @@ class PlaceMemory(ABC):
             i = int(moved[0])
             source = list(_at(messages.sent, i).units)
             target = list(_at(messages.landed, i).units)
-            raise fault_of_round(
+            raise fault_of_step(
+                self.extent.schedule,
                 number,
-                f"rank {messages.target[i]} puts divisible units {source} in the place of {target}",
+                int(messages.target[i]),
+                f"puts divisible units {source} in the place of {target}",
             )
 
     def _read(self, number: int, buffer: str, ranks: Ints, places: Ints) -> Ints:
-        """Return what ranks have at places that they read in round ``number``."""
+        """Return what ranks have at places that they read in step ``number``."""
         sets: Ints = self.buffers[buffer][ranks, places]
         if not sets.all():
             i = int(np.flatnonzero(sets == UNDEFINED)[0])
+            rank = int(ranks[i])
             place = f"{buffer}[{self.units[places[i]]}]"
-            raise fault_of_round(
-                number, f"rank {ranks[i]} reads {place}, which nothing has defined"
+            schedule = self.extent.schedule
+            raise fault_of_step(
+                schedule,
+                number,
+                rank,
+                f"reads {place}, which nothing has defined{_received_before(schedule, number, rank)}",
             )
         return sets
 
@@ -408,7 +416,7 @@ class PlaceMemory(ABC):
 
 
 def _batches(messages: Sequence[Messages], *, arrivals: bool) -> list[list[Messages]]:
-    """Return messages of a round that can be moved at once, as their parts are alike.
+    """Return messages of a step that can be moved at once, as their parts are alike.
 
     Arrivals at a rank land one after another: the first of each rank, then the second, and so on.
     """
@@ -462,6 +470,53 @@ def _at(part: Part, i: int) -> Part:
     return Part(part.buffer, tuple(ranges))
 
 
-def fault_of_round(number: int, fault: str) -> ScheduleError:
-    """Return the error of round ``number``, counted from 0."""
-    return ScheduleError(f"round {number + 1}: {fault}")
+def fault_of_step(schedule: Schedule, number: int, rank: int, fault: str) -> ScheduleError:
+    """Return the error of a rank in step ``number``, counted from 0, with the rank's own step if that is another."""
+    own = _step_of_rank(schedule, number, rank)
+    place = f"step {number + 1}"
+    if own != number + 1:
+        place += f" (step {own} of rank {rank})"
+    return ScheduleError(f"{place}: rank {rank} {fault}")
+
+
+def _step_of_rank(schedule: Schedule, number: int, rank: int) -> int:
+    """Return which of its own steps a rank is in during step ``number``, counted from 0, of all ranks."""
+    own = 1
+    before = 0  # the steps in which something moved
+    for matched in match(schedule):
+        moves = any(map(_has_units, (*matched.sent, *matched.landed)))
+        if moves and before == number:
+            break
+        before += moves
+        own += rank in matched.ended
+    return own
+
+
+def _received_before(schedule: Schedule, number: int, rank: int) -> str:
+    """Return what a rank received in the last of its steps with arrivals before step ``number``, in words."""
+    last: list[str] = []
+    received_in = 0
+    for matched in _steps(schedule):
+        if matched.number >= number:
+            break
+        arrived: list[str] = []
+        for m in matched.landing:
+            for i in np.flatnonzero((m.target == rank) & (m.source != rank)):
+                arrived.append(f"{_part_name(_at(m.landed, int(i)))} from rank {m.source[i]}")
+        if arrived:
+            last = arrived
+            received_in = matched.number + 1
+    if not last:
+        return "; it has received nothing before"
+    return f"; it received last, in step {received_in}: {', '.join(first_few(last, 4, 'message'))}"
+
+
+def _part_name(part: Part) -> str:
+    """Return a part as an algorithm writes it: ``dst[3]``, ``dst[2:5] + dst[0]``."""
+    names = []
+    for r in part.ranges:
+        first, last = int(r.first), int(r.last)
+        units = str(first) if last == first + 1 else f"{first}:{last}"
+        if first < last:
+            names.append(f"{part.buffer}[{units}]")
+    return " + ".join(names) or "no unit"

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from hpccoll.schedule.collective import ALL_RANKS, CollectiveCall
 from hpccoll.schedule.contribution_sets import Contribution, ContributionSets, row_words
 from hpccoll.schedule.match import ScheduleError
-from hpccoll.schedule.place_walk import Extent, FoldPlaces, Ints, PlaceMemory, fault_of_round
+from hpccoll.schedule.place_walk import Extent, FoldPlaces, Ints, PlaceMemory, fault_of_step
 from hpccoll.schedule.schedule import Schedule
 
 MOST_ROW_BYTES = 1 << 29
@@ -38,11 +38,11 @@ def prove(call: CollectiveCall, schedules: Iterable[Schedule], *, in_place: bool
         call: the call of a collective.
         schedules: the slices; each is checked over its own units.
         in_place: whether dst starts with the contributions and src is undefined, or the other way
-            round.
+            step.
 
     Raises:
         ScheduleError: if something undefined is read, or a contribution is counted twice; names
-            round, rank and unit.
+            step, rank and unit.
         UnmetPostconditionError: if a contribution is missing or misplaced at the end; names rank
             and unit.
     """
@@ -74,13 +74,16 @@ class _Contributions(PlaceMemory):
             i = int(np.flatnonzero(twice)[0])
             both = self.sets.members(int(held[i])) & self.sets.members(int(arriving[i]))
             unit = self.units[at.places[i]]
-            raise fault_of_round(
-                at.number, f"rank {at.target[i]} counts twice in unit {unit}: {_names(both)}"
+            raise fault_of_step(
+                self.extent.schedule,
+                at.number,
+                int(at.target[i]),
+                f"counts twice in unit {unit}: {_names(both)}",
             )
         return united
 
     def check(self) -> None:
-        """Check the postcondition after the last round.
+        """Check the postcondition after the last step.
 
         Raises:
             UnmetPostconditionError: if a contribution is missing or misplaced.
@@ -110,7 +113,7 @@ class _Contributions(PlaceMemory):
         """Raise the error of a unit of dst that ends with the set of this number."""
         required = self.call.result(me, unit)
         held = self.sets.members(number)
-        after = f"after round {self.extent.number}, the last one, " if self.extent.number else ""
+        after = f"after step {self.extent.number}, the last one, " if self.extent.number else ""
         missing = required - held
         if missing:
             raise UnmetPostconditionError(

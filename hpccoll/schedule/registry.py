@@ -28,15 +28,15 @@ Program: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The cost of the critical path: ``rounds`` alpha + ``sent`` S beta + ``reduced`` S gamma."""
+    """The cost of the critical path: ``steps`` alpha + ``sent`` S beta + ``reduced`` S gamma."""
 
-    rounds: float
+    steps: float
     sent: float
     reduced: float
 
     def folding(self) -> "Cost":
         """Return the cost of the same backwards, where the critical path reduces all that it sends."""
-        return Cost(self.rounds, self.sent, reduced=self.sent)
+        return Cost(self.steps, self.sent, reduced=self.sent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +67,17 @@ power_of_two = Requirement(
 
 def total_cost(p: int, *parts: "Algorithm") -> Cost | None:
     """Return the declared cost of algorithms one after the other at their defaults; None where one declares none."""
-    rounds: float = 0
+    steps: float = 0
     sent: float = 0
     reduced: float = 0
     for part in parts:
         cost = part.declared(p)
         if cost is None:
             return None
-        rounds += cost.rounds
+        steps += cost.steps
         sent += cost.sent
         reduced += cost.reduced
-    return Cost(rounds, sent, reduced)
+    return Cost(steps, sent, reduced)
 
 
 class UnmetRequirementError(UnusableError):
@@ -142,7 +142,7 @@ class Algorithm:
                 p, **{name: value for name, value in parameters.items() if name in named}
             )
             sequential = 1 if "channels" in named else int(parameters.get("channels", 1))
-            declared = cost and Cost(cost.rounds * sequential, cost.sent, cost.reduced)
+            declared = cost and Cost(cost.steps * sequential, cost.sent, cost.reduced)
         return declared  # noqa: RET504 - mypy: the context may go on after an exception
 
     @property

@@ -30,8 +30,8 @@ class Message:
     sent: Part  # what is read at the source when the message departs
     landed: Part  # what is written at the target when it lands
     operand: Part | None  # what the arrival is folded with; None if it replaces
-    departs: int  # the round at whose start it departs, from 0
-    lands: int  # the round at whose end it lands
+    departs: int  # the step at whose start it departs, from 0
+    lands: int  # the step at whose end it lands
 
     @property
     def copies(self) -> bool:
@@ -49,13 +49,13 @@ class Trace:
     """The messages of a schedule."""
 
     schedule: Schedule  # the traced schedule
-    departing: tuple[list[Message], ...]  # the messages that depart in each round
-    # the messages that land in each round, in the order in which they are folded
+    departing: tuple[list[Message], ...]  # the messages that depart in each step
+    # the messages that land in each step, in the order in which they are folded
     landing: tuple[list[Message], ...]
 
     @property
-    def rounds(self) -> int:
-        """The number of rounds in which something departs or lands."""
+    def steps(self) -> int:
+        """The number of steps in which something departs or lands."""
         return len(self.landing)
 
     @property
@@ -64,16 +64,14 @@ class Trace:
         return list(chain.from_iterable(self.landing))
 
 
-def trace_schedule(
-    schedule: Schedule, ranks: int | None = None, rounds: int | None = None
-) -> Trace:
-    """Return the trace of ``schedule`` without messages of no units, and without rounds in which nothing moves.
+def trace_schedule(schedule: Schedule, ranks: int | None = None, steps: int | None = None) -> Trace:
+    """Return the trace of ``schedule`` without messages of no units, and without steps in which nothing moves.
 
     Args:
         schedule: the schedule.
         ranks: the number of ranks, from 0 on, that are traced: only messages that they send or
             receive [all].
-        rounds: the number of rounds of the matcher, from the first one on, that are traced [all].
+        steps: the number of steps of the matcher, from the first one on, that are traced [all].
 
     Raises:
         ScheduleError: if its messages do not match.
@@ -81,9 +79,9 @@ def trace_schedule(
     departed: dict[Messages, int] = {}
     moving: set[int] = set()
     traced = []
-    for number, round_ in enumerate(islice(match(schedule), rounds)):
-        departed |= dict.fromkeys(round_.sent, number)
-        for m in round_.landed:
+    for number, matched in enumerate(islice(match(schedule), steps)):
+        departed |= dict.fromkeys(matched.sent, number)
+        for m in matched.landed:
             length = np.sum([np.subtract(r.last, r.first) for r in m.sent.ranges], axis=0)
             if np.any(length):
                 moving |= {departed[m], number}
@@ -134,11 +132,11 @@ class Memory(Protocol[Payload]):
 
 
 def walk(
-    trace: Trace, memory: Memory[Payload], after_round: Callable[[], None] = lambda: None
+    trace: Trace, memory: Memory[Payload], after_step: Callable[[], None] = lambda: None
 ) -> None:
     """Move all messages of a trace through a memory.
 
-    ``memory`` is that of all ranks; ``after_round`` is called after each round.
+    ``memory`` is that of all ranks; ``after_step`` is called after each step.
     """
     carried: dict[Message, Payload] = {}
     for departing, landing in zip(trace.departing, trace.landing, strict=True):
@@ -146,4 +144,4 @@ def walk(
             carried[message] = memory.read(message)
         for message in landing:
             memory.land(message, carried.pop(message))
-        after_round()
+        after_step()

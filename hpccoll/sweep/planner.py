@@ -184,7 +184,9 @@ def _execution_site(
     if profile == "testbed" and testbed_facts() is None:
         raise UnusableError(
             "--profile testbed",
-            "not a testbed host; do: slurm/testbed/testbed run hpccoll ..., or run --name NAME hpccoll ...",
+            "this machine is not a host of a testbed; do: slurm/testbed/testbed up, and then "
+            "slurm/testbed/testbed run hpccoll ... (of a testbed with a name: run --name NAME hpccoll ...); "
+            "to plan only, leave --profile out",
         )
     if profile is None and (sweep.nodes is not None or site is not None):
         return ExecutionSite.offline(load_site(site, "slurm"), sweep)

@@ -26,6 +26,7 @@ from hpccoll.traces.recorded_job import (
     RecordedJob,
     RecordedOperation,
     number_ranks,
+    pid_of,
 )
 from hpccoll.traces.torch_names import collective_of_torch
 
@@ -125,8 +126,13 @@ def read(path: Path) -> RecordedJob:
         missing.append("operations of smaller communicators in processes with several GPUs")
     if damaged > 1:  # NCCL may still write the last line
         missing.append(f"{damaged} damaged lines of {path.name}")
-    all_ranks = [Rank(numbers[place], place[0] or None, place=place) for place in sorted(places)]
+    all_ranks = [_rank(numbers[place], place) for place in sorted(places)]
     return RecordedJob(SOURCE, all_ranks, operations, cannot_say=missing)
+
+
+def _rank(number: int, place: Place) -> Rank:
+    host, _, process = place
+    return Rank(number, host or None, place=place, pid=pid_of(process))
 
 
 def _read_records(content: bytes, path: Path) -> tuple[list[_Record], int]:

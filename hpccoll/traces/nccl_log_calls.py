@@ -14,7 +14,15 @@ from hpccoll.common.files import read_lines
 from hpccoll.common.limits import LOG_BYTES, RANKS
 from hpccoll.evidence.log_message import has_header, split_messages
 from hpccoll.traces.job_file import check_members
-from hpccoll.traces.recorded_job import ANY, Group, Progress, Rank, RecordedJob, number_ranks
+from hpccoll.traces.recorded_job import (
+    ANY,
+    Group,
+    Progress,
+    Rank,
+    RecordedJob,
+    number_ranks,
+    pid_of,
+)
 from hpccoll.traces.torch_names import collective_of_torch
 
 SOURCE = "NCCL_DEBUG log"
@@ -91,7 +99,8 @@ def read(path: Path) -> RecordedJob:
         )
         progress.append(counted)
     ranks = tuple(
-        Rank(numbers[place], hosts[writer], place=place) for writer, place in places.items()
+        Rank(numbers[place], hosts[writer], place=place, pid=_pid(writer))
+        for writer, place in places.items()
     )
     unnamed = sum(
         count for (writer, comm, _), count in calls.items() if (writer, comm) not in members
@@ -132,6 +141,12 @@ def _groups_by_id(members: Collection[re.Match[str]]) -> dict[str, Group]:
         name: Group(name.removeprefix("0x"), tuple(range(size)), has_job_ranks=False)
         for name, size in sizes.items()
     }
+
+
+def _pid(writer: str) -> int | None:
+    """Return the process id of ``HOST:PID``; None of a writer whose process no header names."""
+    _, _, process = writer.rpartition(":")
+    return pid_of(process)
 
 
 def _places(

@@ -18,7 +18,7 @@ import msgspec
 from hpccoll.common.files import read_bytes, to_utf8
 from hpccoll.common.units import format_count
 from hpccoll.traces.job_file import check_members
-from hpccoll.traces.recorded_job import ANY, Group, Progress, Rank, RecordedJob
+from hpccoll.traces.recorded_job import ANY, Group, Progress, Rank, RecordedJob, pid_of
 
 SOURCE = "NCCL RAS"
 MAX_REPORT_BYTES = 32 << 20
@@ -44,12 +44,13 @@ _TYPE = re.compile(r"Communicator ranks have different (\w+) operation counts")
 _LAUNCHED = r"ha(?:s|ve) (?:launched up to operation (\d{1,18})|not launched any)"
 _SEVERAL = re.compile(rf"(\d{{1,9}}) ranks? {_LAUNCHED}")
 _RANK = re.compile(
-    rf"Rank (\d{{1,9}}) (?:{_LAUNCHED}\D*?)?-- (?:GPU \S+ managed by process \d+ on node (\S+)|\[)"
+    rf"Rank (\d{{1,9}}) (?:{_LAUNCHED}\D*?)?-- "
+    r"(?:GPU \S+ managed by process (?P<pid>\d{1,9}) on node (?P<host>\S+)|\[)"
 )
 _MISSING = re.compile(r"Missing communicator data from (\d{1,9}) ranks?")
 _MISSING_RANKS = re.compile(r"The missing ranks?: ([\d ,-]+)")
 """What NCCL 2.24 writes; later ones write a line for each rank, with its process."""
-_PROCESS = re.compile(r"Process \d+ on node (\S+) managing GPUs? .*")
+_PROCESS = re.compile(r"Process (\d{1,9}) on node (\S+) managing GPUs? .*")
 
 _TIMEOUT = re.compile(
     r".*\[Rank (\d{1,9})\] Watchdog caught collective operation timeout: "
@@ -142,7 +143,8 @@ def _to_job(report: _Report) -> RecordedJob:
             number = numbers[member.place]
             status = _status(member, missing=member.place in absent)
             if number not in ranks or status:
-                ranks[number] = Rank(number, member.host or None, status)
+                pid = pid_of(str(member.pid))
+                ranks[number] = Rank(number, member.host or None, status, pid=pid)
         name = f"{communicator.hash} {communicator.secondary_hash}".strip()
         group = Group(name, tuple(numbers[member.place] for member in members), has_job_ranks=False)
         for member in communicator.ranks:
@@ -242,7 +244,12 @@ class _TextReport:
             self.collective = COLLECTIVES.get(match[1], match[1])
         elif not self.block and (match := _PROCESS.match(line)):
             self.processes.append(
-                Rank(-1 - len(self.processes), match[1], f"({line[:200]}) does not answer")
+                Rank(
+                    -1 - len(self.processes),
+                    match[2],
+                    f"({line[:200]}) does not answer",
+                    pid=int(match[1]),
+                )
             )
         elif match := _TIMEOUT.match(line):
             self.lacking.append(
@@ -274,7 +281,7 @@ class _TextReport:
             classes.append((int(match[1]), int(match[2] or 0), set()))
         elif match := _RANK.match(line):
             rank = int(match[1])
-            self.ranks.setdefault(rank, Rank(rank, match[3]))
+            self.ranks.setdefault(rank, Rank(rank, match["host"], pid=pid_of(match["pid"])))
             if "launched" in line:
                 classes.append((1, int(match[2] or 0), {rank}))
             elif classes:
@@ -286,12 +293,12 @@ class _TextReport:
             self.unnamed[self.block] = int(match[1])
         elif match := _MISSING_RANKS.match(line):
             for rank in _listed_ranks(match[1]):
-                self._add_missing(rank, None)
+                self._add_missing(Rank(rank))
         elif match := _RANK.match(line):
-            self._add_missing(int(match[1]), match[3])
+            self._add_missing(Rank(int(match[1]), match["host"], pid=pid_of(match["pid"])))
 
-    def _add_missing(self, rank: int, host: str | None) -> None:
-        self.ranks[rank] = Rank(rank, host, "does not answer")
+    def _add_missing(self, rank: Rank) -> None:
+        self.ranks[rank.rank] = replace(rank, status="does not answer")
         self.unnamed[self.block] -= 1
 
     def _missing_of_process(self) -> None:

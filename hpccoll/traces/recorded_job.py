@@ -18,6 +18,9 @@ Place: TypeAlias = tuple[str, int, str]
 """Host, rank in the largest communicator, and process: what tells one GPU of a job from all others."""
 State: TypeAlias = Literal["enqueued", "completed"]
 
+LONGEST_PID = 9
+"""More digits than a process id of Linux has, which is below 2^22."""
+
 ANY = ""
 """The collective of a counter that counts operations of all types."""
 MESSAGES = {"send": "receive", "receive": "send"}
@@ -72,6 +75,7 @@ class Rank:
     host: str | None = None
     status: str | None = None  # what is known besides, such as "the process is gone"
     place: Place | None = None  # of NCCL's files
+    pid: int | None = None  # on its host
 
 
 # millions: made in a third of a dataclass's time
@@ -245,6 +249,13 @@ def by_call(
         if operation.peer is None:
             calls[operation.group, operation.sequence][operation.rank] = operation
     return calls
+
+
+def pid_of(text: str | None) -> int | None:
+    """Return the process id that a file names; None if it is none."""
+    if not text or not text.isdecimal() or len(text) > LONGEST_PID:
+        return None
+    return int(text) or None
 
 
 def number_ranks(places: Iterable[Place]) -> dict[Place, int]:

@@ -52,10 +52,10 @@ def costs_as_declared(found, cost):
                 case.slices if in_place else [out_of_place(case.call, each) for each in case.slices]
             )
             counts = count(placed, cut)
-            counted = counts.rounds, counts.critical_bytes, counts.critical_reduced
-            declared = cost.rounds, round(cost.sent * size), round(cost.reduced * size)
+            counted = counts.steps, counts.critical_bytes, counts.critical_reduced
+            declared = cost.steps, round(cost.sent * size), round(cost.reduced * size)
             assert counted == declared, (
-                f"p = {case.call.p}, S = {size}: rounds, bytes sent and reduced"
+                f"p = {case.call.p}, S = {size}: steps, bytes sent and reduced"
             )
 
 
@@ -111,7 +111,7 @@ def test_a_worker_below_switches_sends_its_vector_once_and_switches_answer_those
     counts = count(case.slices, cut := evenly_cut(case))
     assert (counts.sent[:workers].sum(axis=1) == case.call.bytes(cut.count, cut.itemsize)).all()
     assert (counts.messages[:workers].sum(axis=1) == 1).all()
-    assert counts.rounds == 2 * len(switches)
+    assert counts.steps == 2 * len(switches)
     assert counts.messages[workers : workers + needed].sum() == workers + 2 * (needed - 1)
     assert not counts.messages[workers + needed :].any()
 
@@ -121,12 +121,12 @@ def test_the_two_trees_are_as_deep_as_the_logarithm_and_no_rank_of_an_even_numbe
     (case,) = cases(ALL_REDUCE, ALL_REDUCE.algorithm("double_binary_tree"), Layout.of(p))
     inner = []
     for schedule in case.slices:
-        matched = [m for round_ in match(schedule) for m in round_.landed]
+        matched = [m for step in match(schedule) for m in step.landed]
         inner.append({int(me) for m in matched if m.operand is not None for me in m.target})
         # of a tree: up and down every edge
         assert sum(len(m.target) for m in matched) == 2 * (p - 1)
     both = inner[0] & inner[1]
     assert len(both) <= p % 2
     counts = count(case.slices, evenly_cut(case))
-    assert counts.rounds <= 2 * p.bit_length()
+    assert counts.steps <= 2 * p.bit_length()
     assert p <= 2 or counts.messages.sum(axis=1).max() <= 6

@@ -47,6 +47,19 @@ def test_a_gain_that_launches_easily_differ_by_is_within_the_noise_and_the_sente
     ]
 
 
+def test_of_variants_no_line_says_that_only_native_was_measured_and_of_one_alone_it_does(of_rows):  # noqa: F811
+    def sentences(*rows):
+        shown, folded = Answers(recommend(of_rows(*rows))).split("all_reduce")
+        return [line.text for answer in (*shown, *folded) for line in answer.lines]
+
+    of_variants = sentences(*native("default", 4e-6), *native("quick", 2e-6))
+    assert len(of_variants) == 2
+    assert not any("only" in text for text in of_variants)
+    assert any("2.00x as fast as the default" in text for text in of_variants)
+    (alone,) = sentences(*native("default", 4e-6))
+    assert "only" in alone
+
+
 def test_a_slower_variant_and_one_that_is_faster_at_one_size_alone_are_not_within_the_noise(
     of_rows,  # noqa: F811
 ):

@@ -28,7 +28,7 @@ def bound_s(
         "rack": {r: np.zeros(2) for r in {*mapped.rack}},
     }
     for lane in range(cut.lanes):
-        for m in (m for round_ in match(slices[lane % len(slices)]) for m in round_.sent):
+        for m in (m for matched in match(slices[lane % len(slices)]) for m in matched.sent):
             nbytes = cut.lengths(lane, m.sent, m.source) * itemsize
             for tier, place in (("node", node), ("rack", rack)):
                 away = place[m.source] != place[m.target]

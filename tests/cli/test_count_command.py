@@ -264,5 +264,24 @@ def test_a_sweep_that_leaves_something_out_makes_the_tuning_incomplete(tuned):
     assert tuned(timed(1e-3), slower).code == 0
 
 
+def test_the_answer_of_a_sweep_is_kept_beside_its_file_and_its_progress_is_shown(
+    tmp_path, monkeypatch, capfd
+):
+    program = "import sys; print('the answer of a sweep'); print('half done', file=sys.stderr); sys.exit(3)"
+    real_run = subprocess.run
+
+    def run(_command, **options):
+        return real_run([sys.executable, "-c", program], **options)
+
+    monkeypatch.setattr(tune_for.subprocess, "run", run)
+    file = tmp_path / "all_reduce.yaml"
+    assert tune_for._sweep(file, tmp_path / "all_reduce", "local", None, {}) == 3
+    shown = capfd.readouterr()
+    assert "the answer" not in shown.out + shown.err
+    assert "half done" in shown.err
+    assert str(tmp_path / "all_reduce.txt") in shown.err
+    assert "the answer of a sweep" in (tmp_path / "all_reduce.txt").read_text()
+
+
 def test_no_algorithm_beside_the_default_makes_the_tuning_incomplete(tuned):
     assert tuned(timed(1e-3)).code == 3

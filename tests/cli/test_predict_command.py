@@ -245,6 +245,7 @@ STEPS = {
     "wall": "--params 7e9 --gpus 8-64 --rate 400gbit --compute 3.5ms",
     "scenarios": "--scenarios scenarios.yaml",
     "steps": "--cluster paper.yaml --model resnet50 --compute 100ms --nodes 2,4",
+    "sharded": "--cluster paper.yaml --model resnet50 --compute 1s --nodes 2,4 --sharding fsdp",
     "six numbers": "--cluster paper.yaml --model resnet50 --compute 100ms --nodes 2,3,4,5,6,7",
     "compressed": "--cluster paper.yaml --model resnet50 --compute 1ms --nodes 2,4 "
     "--compress none,fp16,fp8_e4m3,topk=1%",
@@ -259,6 +260,20 @@ def test_a_picture_of_each_kind_of_step(suffix, here):
         assert (here / f"{name}.{suffix}").stat().st_size > 1000
         if suffix == "svg":
             assert overlaps((here / f"{name}.svg").read_text()) == []
+
+
+def test_a_picture_of_sharded_steps_has_both_shares_the_sharding_and_the_best_case(here):
+    keys = "cluster: paper.yaml, model: resnet50, nodes: 4, compute: 1s, sharding: fsdp"
+    (here / "sharded.yaml").write_text(f"scenarios: [{{name: parts, {keys}}}]")
+    for words in ("--scenarios sharded.yaml", STEPS["sharded"]):
+        command = ("predict", "step", *words.split())
+        row = json.loads(invoke(*command, "--json").out)[-1]
+        assert invoke(*command, "--out", "sharded.svg").code == 0
+        picture = (here / "sharded.svg").read_text()
+        shares = f"exposed {row['share']:.1%}", f"all {row['communication_share']:.0%}"
+        wanted = [*shares, ">best case:<", "fsdp", "Published"]
+        assert [text for text in wanted if text not in picture] == []
+        assert overlaps(picture) == []
 
 
 def test_the_picture_of_steps_with_some_formulas_names_both_kinds_and_is_dashed(tmp_path):

@@ -36,7 +36,10 @@ def test_the_rank_that_did_not_join_is_named_with_the_operation_its_group_time_a
         "    rank 0 enqueued it at 2026-09-21 14:13:20 UTC, called at train.py:42 step",
     ]
     assert lines[2].split(" in ")[0] == "    ranks 0-1,3 wait for rank 2"
-    assert "record it once more" in lines[3]
+    assert lines[3].startswith("    do: ")
+    assert "py-spy" in lines[3]
+    assert "rank 2" in lines[3]
+    assert "record it once more" in lines[4]
 
 
 def test_json_has_the_keys_of_the_contract_and_null_for_what_no_file_has(hanging):

@@ -14,7 +14,7 @@ from hpccoll.executor.compiled_executor import CompiledExecutor
 from hpccoll.executor.mpi_functions import call_record, handle
 from hpccoll.executor.python_executor import PythonExecutor
 from hpccoll.executor.structures import CALL
-from hpccoll.schedule import all_reduce
+from hpccoll.schedule import Step, all_reduce
 
 FAULT, *ARGUMENTS = sys.argv[1:]
 CALLS = 12
@@ -39,6 +39,14 @@ def run_wrong(self):
 def short(layout, me):
     """The ring without its last step."""
     yield from islice(ring.schedule(layout).steps(me), 2 * layout.workers - 3)
+
+
+@all_reduce("unmatched", vectorised=False)
+def unmatched(layout, me):
+    """The ring, whose first rank forgets its last send."""
+    *steps, last = ring.schedule(layout).steps(me)
+    yield from steps
+    yield last if me else Step(*last.actions[1:])
 
 
 def faulty_calls():

@@ -181,8 +181,22 @@ def test_a_wrong_result_is_recorded_with_its_diagnosis(launch):
         "; rank 1 (MPI rank 1): 512 of 1024 elements, from 0 B on: the contribution of rank 0 ("
         in renumbered.reason
     )
+    for outcome in (wrong, in_place, renumbered):
+        assert outcome.reason.startswith("not proven: after step 1, the last one, rank ")
+        assert "do: hpccoll show short -c all_reduce -p 2" in outcome.reason
     again, _ = launch("none", *cases)
     assert again.returncode == 3  # they are still wrong
+
+
+def test_plans_that_do_not_match_fail_as_unproven_and_the_other_cases_are_measured(launch):
+    cases = [raw_examples.case(4096, algorithm=name) for name in ("unmatched", "ring")]
+    ended, out = launch("none", *cases)
+    assert ended.returncode == 3, ended.stderr
+    ((_, outcomes),) = hdf5.read_raw_file(out).attempts
+    by_algorithm = {outcome.case.algorithm: outcome for outcome in outcomes}
+    assert by_algorithm["ring"].status == "ok"
+    assert by_algorithm["unmatched"].status == "failed"
+    assert by_algorithm["unmatched"].reason.startswith("not proven: step 2: rank 0 sends no")
 
 
 @pytest.mark.parametrize(

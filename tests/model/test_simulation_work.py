@@ -50,7 +50,7 @@ def test_the_first_of_many_steps_stand_for_as_many_as_are_declared(name, monkeyp
     of = schedule("all_reduce", name)
     whole = ScheduleWork.of(of)
     monkeypatch.setattr(simulation_work, "SAMPLED_STEPS", 3)
-    part = ScheduleWork.of(of, collective("all_reduce").algorithm(name).declared(RANKS).rounds)
+    part = ScheduleWork.of(of, collective("all_reduce").algorithm(name).declared(RANKS).steps)
     assert part.messages == whole.messages
     assert part.waves == whole.waves
     assert part.rank_s == pytest.approx(whole.rank_s, rel=0.1)

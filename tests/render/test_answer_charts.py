@@ -1,7 +1,9 @@
 """The charts beside the answers: bandwidth with the ranges of the answers, and the scaling curve."""
 
 import re
+from dataclasses import replace
 
+import pytest
 from chart_outline import values
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +17,7 @@ from hpccoll.render.answer_charts import ANSWER_FIGURES, answered_group
 from hpccoll.render.answers import Answers
 from hpccoll.render.chart_base import LIBRARY, MEASURED, PALE, size_axis
 from hpccoll.render.charts import FIGURES
+from hpccoll.store.rows import Results
 
 SIZES = [KIB << 2 * i for i in range(6)]
 TIMES = st.lists(st.floats(1e-6, 1e-3), min_size=len(SIZES), max_size=len(SIZES))
@@ -33,6 +36,40 @@ def drawn(results, figure=BUSBW):
     group = answered(results)
     chart = group and figure.specification(group)
     return values(chart) if chart else []
+
+
+def scaling_axes(nodes, half_interval):
+    """Return the specifications of both axes of the scaling curve of one algorithm on numbers of nodes."""
+    rows = []
+    for count in nodes:
+        row = make_row(
+            "ring", count, KIB, half_interval=half_interval, nodes=count, ranks_per_node=1
+        )
+        rows.append(replace(row, oversubscribed=False, busbw_Bps=1e9))
+    chart = SCALING.specification(answered(Results(rows=tuple(rows), runs=(), planned=0)))
+    encoding = chart["layer"][-1]["encoding"]
+    return encoding["x"], encoding["y"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "scale", "is_said"),
+    [((2, 4, 8), "log", False), ((2, 3, 4), "linear", False), ((2, 3, 4, 8), "log", True)],
+)
+def test_the_axis_of_nodes_looks_even_or_says_that_it_is_logarithmic(nodes, scale, is_said):
+    x, _ = scaling_axes(nodes, 0.03)
+    assert x["scale"].get("type", "linear") == scale
+    assert ("logarithmic" in x["title"]) == is_said
+
+
+@pytest.mark.parametrize(
+    ("half_interval", "reaches"), [(0.4, 1e9 / 0.6), (0.03, 1e9 / 0.97), (0.9, 2e9)]
+)
+def test_the_axis_of_a_scaling_curve_has_intervals_whole_up_to_twice_the_curve(
+    half_interval, reaches
+):
+    _, y = scaling_axes((2, 4), half_interval)
+    _, top = y["scale"]["domain"]
+    assert reaches <= top < 1.2 * reaches
 
 
 def bars(records):

@@ -151,6 +151,10 @@ SITUATIONS = {
         unjudged=tuple(f"n{node}" for node in range(9)), noise=math.nan, smallest_effect=math.inf
     ),
     "an interrupted diagnosis": verdict(complete=False, noise=math.nan, smallest_effect=math.inf, links=False),
+    "a diagnosis that may still run": verdict(complete=False, noise=math.nan, smallest_effect=math.inf, links=False,
+                                              kept_at="2026-11-26T08:00:12+00:00"),
+    "a job that may still run": verdict(complete=False, noise=math.nan, smallest_effect=math.inf, links=False,
+                                        kept_at="2026-11-26T08:00:12+00:00", slurm_job="17"),
 }  # fmt: skip
 
 
@@ -201,6 +205,17 @@ def test_the_history_is_the_golden_page_in_as_many_tables_as_the_terminal_needs(
     ]
     assert max(map(len, page)) <= 60
     assert_golden("diagnosis_history", page)
+
+
+def test_of_a_newest_diagnosis_without_an_end_it_is_said_that_it_may_still_run_unless_a_signal_ended_it():
+    def said(**changes):
+        newest = replace(HEALTHY, complete=False, **changes)
+        return "\n".join(history_lines(MachineHistory(("2026",), (), newest), 200))
+
+    may_run = said(kept_at="2026-11-26T08:00:12+00:00", slurm_job="17")
+    assert "running" in may_run
+    assert "squeue -j 17" in may_run
+    assert "running" not in said(kept_at=None)
 
 
 def test_diagnoses_of_one_day_are_told_apart_by_the_hour():

@@ -117,3 +117,13 @@ def test_the_text_of_a_plan():
 def test_a_plan_that_is_printed_as_json_is_a_plan(tmp_path):
     (tmp_path / "plan.json").write_text(json.dumps(plan_text.plan_json(plan_of(job()))))
     assert Plan.load(tmp_path / "plan.json").jobs[0].shapes == (Shape(2, 16),)
+
+
+def test_the_summary_adds_up_the_time_limits_and_the_node_hours_if_each_job_has_a_limit():
+    jobs = job("nccl-sharp"), job("nccl-sharp-off")
+    limits = {each.name: {"runtime": minutes} for each, minutes in zip(jobs, (40, 50), strict=True)}
+    summary = next(plan_text.plan_summary(plan_of(*jobs, resources=limits, estimated_s=600)))
+    assert "about 10 min" in summary
+    assert "90 min and 3 node-hours" in summary
+    without = plan_of(*jobs, resources={jobs[0].name: {"runtime": 40}})
+    assert "node-hours" not in next(plan_text.plan_summary(without))

@@ -42,6 +42,33 @@ def test_a_picture_is_written_as_png_and_svg_and_says_its_size(tmp_path):
     assert picture.note == ""
 
 
+def test_a_picture_names_the_placement_that_it_draws_and_leaves_out_what_is_usual(tmp_path):
+    out_of_place = results_on((2, 4), sizes=(MIB,), in_place=False).rows
+    alone = tmp_path / "alone"
+    (picture,) = written(Results(rows=out_of_place, runs=(), planned=4), alone, MIB)
+    svg = picture.paths[1].read_text()
+    assert "out of place" in svg
+    assert "in place is slower" not in svg
+    for usual in ("mapping block", "single timing", "rule max", "rank per node"):
+        assert usual not in svg
+
+    slower = results_on((2, 4), sizes=(MIB,), in_place=True, median_s=1.0).rows
+    (picture,) = written(Results(rows=out_of_place + slower, runs=(), planned=8), tmp_path, MIB)
+    assert "out of place (in place is slower)" in picture.paths[1].read_text()
+
+    faster_on_4 = results_on((4,), sizes=(MIB,), in_place=True, median_s=1e-6).rows
+    mixed = Results(rows=out_of_place + faster_on_4, runs=(), planned=6)
+    (picture,) = written(mixed, tmp_path, MIB)
+    assert "whichever is faster" in picture.paths[1].read_text()
+
+
+def test_the_picture_says_nothing_of_nodes_on_which_other_sizes_were_measured_only(tmp_path):
+    rows = results_on((2, 4), sizes=(MIB,)).rows + results_on((1,), sizes=(64 * MIB,)).rows
+    (picture,) = written(Results(rows=rows, runs=(), planned=6), tmp_path, MIB)
+    assert "1 node" in picture.note
+    assert "1 node" not in picture.paths[1].read_text()
+
+
 def test_numbers_of_nodes_without_bus_bandwidth_or_without_the_size_are_said(tmp_path):
     some = results_on((1, 2, 4))
     others = results_on((8,), sizes=(MIB,))

@@ -126,7 +126,7 @@ def test_a_sender_waits_until_its_receiver_has_come():
         [Step(Recv(0, 0))],
         swaps[1],
     )
-    assert counted(of_all_reduce(late), 1).rounds == 4 + 2
+    assert counted(of_all_reduce(late), 1).steps == 4 + 2
 
 
 def test_a_step_that_ends_after_its_partner_has_gone_on_sends_and_receives_at_once_all_the_same():
@@ -135,7 +135,7 @@ def test_a_step_that_ends_after_its_partner_has_gone_on_sends_and_receives_at_on
     late = of_lists([Step(Send(1, 0), Recv(2, 0))], [Step(Recv(0, 0), Recv(2, 0))], last)
     found = counted(of_all_reduce(late), 1)
     # 2 -> 0, 2 -> 1 and the other arrival at 1
-    assert (found.rounds, found.critical_bytes) == (2, 3 * 128)
+    assert (found.steps, found.critical_bytes) == (2, 3 * 128)
 
 
 def test_the_smallest_message_has_as_many_units_as_the_shortest_part_that_leaves_a_rank():

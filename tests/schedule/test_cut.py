@@ -62,8 +62,8 @@ def test_both_ends_of_a_message_have_as_many_elements(name, ranks, count, channe
     for schedule in (
         case.slices if case.placements[0] else [out_of_place(case.call, one) for one in case.slices]
     ):
-        for round_ in match(schedule):
-            for m in round_.landed:
+        for matched in match(schedule):
+            for m in matched.landed:
                 for lane in range(cut.lanes):
                     lengths = cut.lengths(lane, m.sent, m.source)
                     assert (lengths == cut.lengths(lane, m.landed, m.target)).all()

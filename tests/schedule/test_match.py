@@ -64,8 +64,8 @@ def test_steps_that_suit_all_ranks_are_followed_by_steps_that_do_not():
         yield Step(Send(peer_if(me == 0, 1), 2))
         yield Step(Recv(peer_if(me == 1, 0), 2))
 
-    rounds = list(match(Schedule(Layout.of(3), 3, steps, vectorised=True)))
-    assert [len(m.source) for round_ in rounds for m in round_.landed] == [3, 1]
+    matched_steps = list(match(Schedule(Layout.of(3), 3, steps, vectorised=True)))
+    assert [len(m.source) for matched in matched_steps for m in matched.landed] == [3, 1]
 
 
 def test_the_null_peer_neither_sends_nor_receives():
@@ -75,26 +75,28 @@ def test_the_null_peer_neither_sends_nor_receives():
     def steps(me):
         yield Step(Send(peer_if(me == 0, 1), me), Recv(peer_if(me == 1, 0), 0))
 
-    (round_,) = match(Schedule(Layout.of(3), 3, steps, vectorised=True))
-    assert round_.landed[0].source.tolist() == [0]
+    (matched,) = match(Schedule(Layout.of(3), 3, steps, vectorised=True))
+    assert matched.landed[0].source.tolist() == [0]
 
 
 def test_an_empty_part_is_a_message_of_no_units():
     schedule = of_four([Step(Send(1, dst[2:2]))], [Step(Recv(0, dst[0:0]))])
-    assert [len(messages.source) for round_ in match(schedule) for messages in round_.landed] == [1]
+    assert [len(messages.source) for matched in match(schedule) for messages in matched.landed] == [
+        1
+    ]
     assert landings(schedule) == [[], []]
 
 
-def test_a_message_may_land_rounds_after_it_was_sent():
+def test_a_message_may_land_steps_after_it_was_sent():
     schedule = of_four(
         [Step(Send(1, 0)), Step(Send(2, 0)), Step(Send(2, 1))],
         [Step(Recv(0, 0), Recv(2, 2))],
         [Step(Recv(0, 0)), Step(Recv(0, 1)), Step(Send(1, 2))],
     )
-    rounds = list(match(schedule))
-    (first,) = [m for m in rounds[0].sent if m.source[0] == 0]
-    assert [first in round_.landed for round_ in rounds] == [False, False, False, True]
-    assert [round_.ended.tolist() for round_ in rounds] == [[0], [0, 2], [0, 2], [1, 2]]
+    matched_steps = list(match(schedule))
+    (first,) = [m for m in matched_steps[0].sent if m.source[0] == 0]
+    assert [first in matched.landed for matched in matched_steps] == [False, False, False, True]
+    assert [matched.ended.tolist() for matched in matched_steps] == [[0], [0, 2], [0, 2], [1, 2]]
 
 
 @pytest.mark.parametrize("vectorised", [True, False])
@@ -132,11 +134,11 @@ def test_an_error_in_the_text_of_an_algorithm_is_not_hidden(vectorised):
     [
         (
             [[], [Step(RecvReduce(0, 0))]],
-            "step 1: rank 1 receives a message that rank 0 never sends",
+            "step 1: rank 0 sends no message to rank 1, rank 1 receives 1 from rank 0",
         ),
         (
             [[Step(Send(1, 0), Send(1, 1))], [Step(Recv(0, 0))]],
-            "rank 0 sends rank 1 a message that it never receives",
+            "step 1: rank 0 sends 2 messages to rank 1, rank 1 receives 1 from rank 0",
         ),
         (
             [[Step(Send(1, dst[0:2]))], [Step(Recv(0, 0))]],
@@ -156,7 +158,7 @@ def test_an_error_in_the_text_of_an_algorithm_is_not_hidden(vectorised):
         ([[Step(), Step(Send(2, 0))], []], "step 2: rank 0 names rank 2, which is not a peer"),
         (
             lambda me: Step(Send((me + 1) % 4, me), Recv((me + 1) % 4, me)),
-            "a message that it never receives",
+            "step 1: rank 0 sends 1 message to rank 1, rank 1 receives none from rank 0",
         ),
         (lambda me: Step(Send(me, 0), Recv(me, 0)), "rank 0, which is not a peer"),
         (
@@ -177,3 +179,75 @@ def test_what_is_no_message_is_named_rank_by_rank_and_for_all_ranks_at_once(prog
     )
     with pytest.raises(ScheduleError, match=words):
         list(match(schedule))
+
+
+def neighbour_sends(number):
+    """Return the steps of a rank that sends to rank 1 as often as ``number`` says for each step."""
+    return [Step(*(Send(1, k) for k in range(count))) for count in number]
+
+
+def neighbour_receives(number):
+    return [Step(*(Recv(0, k) for k in range(count))) for count in number]
+
+
+@pytest.mark.parametrize(
+    ("sent", "received", "words"),
+    [
+        # the second message of the second step is missing, that of the third one is not
+        (
+            (1, 1, 2),
+            (1, 2, 2),
+            "step 2: rank 0 sends 1 message to rank 1, rank 1 receives 2 from rank 0; in all steps: 4 and 5",
+        ),
+        # the only message of a step in the middle
+        (
+            (1, 0, 1, 1),
+            (1, 1, 1, 1),
+            "step 2: rank 0 sends no message to rank 1, rank 1 receives 1 from rank 0; in all steps: 3 and 4",
+        ),
+        (
+            (1, 2, 1, 1),
+            (1, 1, 1, 1),
+            "step 2: rank 0 sends 2 messages to rank 1, rank 1 receives 1 from rank 0; in all steps: 5 and 4",
+        ),
+        # as many in all, in other numbers a step
+        (
+            (1, 1, 3),
+            (1, 2, 2),
+            "step 2: rank 0 sends 1 message to rank 1, rank 1 receives 2 from rank 0; in all steps: 5 and 5",
+        ),
+        # the steps of rank 1 are one later
+        (
+            (1, 1, 1, 1, 1),
+            (0, 1, 1, 2, 1, 1),
+            "step 3 of rank 0, step 4 of rank 1: rank 0 sends 1 message",
+        ),
+    ],
+)
+def test_a_missing_message_is_named_by_the_first_step_in_which_the_two_ranks_differ(
+    sent, received, words
+):
+    schedule = of_four(neighbour_sends(sent), neighbour_receives(received))
+    with pytest.raises(ScheduleError) as raised:
+        list(match(schedule))
+    assert str(raised.value).startswith(words)
+
+
+def test_of_several_missing_messages_that_of_the_first_step_is_named():
+    late = [Step(), Step(Recv(0, 0))]
+    early = [Step(Recv(0, 0)), Step()]
+    with pytest.raises(ScheduleError, match=r"step 1: rank 0 sends no message to rank 2"):
+        list(match(of_four([Step(), Step()], late, early)))
+
+
+def test_steps_that_all_ranks_paired_before_count_too():
+    def steps(me):
+        right = (me + 1) % 4
+        left = (me - 1) % 4
+        yield Step(Send(right, me), Recv(left, left))
+        yield Step(Send(peer_if(me != 0, right), me), Recv(left, left))
+
+    words = "step 2: rank 0 sends no message to rank 1, rank 1 receives 1 from rank 0; in all steps: 1 and 2"
+    with pytest.raises(ScheduleError) as raised:
+        list(match(Schedule(Layout.of(4), 4, steps, vectorised=True)))
+    assert str(raised.value) == words

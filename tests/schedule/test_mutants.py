@@ -217,14 +217,14 @@ def test_a_broken_schedule_is_refused_or_comes_to_the_same(name, ranks):
 def verdict(
     prover, case: Case, mutant: Schedule, in_place: bool | None = None
 ) -> tuple[type, str | None]:
-    """Return what a prover raises, and the round that it names; nothing if it accepts the mutant."""
+    """Return what a prover raises, and the step that it names; nothing if it accepts the mutant."""
     in_place = case.placements[0] if in_place is None else in_place
     try:
         prover(
             case.call, [mutant if in_place else out_of_place(case.call, mutant)], in_place=in_place
         )
     except ScheduleError as error:
-        named = re.match(r"round \d+|deadlock|step \d+", str(error))
+        named = re.match(r"step \d+|deadlock", str(error))
         return type(error), named and named[0]
     return type(None), None
 

@@ -173,6 +173,31 @@ def test_one_fault_among_many_ranks_is_named():
             yield Step(send, Recv(arrival.peer, tmp[3])) if me == 20 and number == 40 else step
 
     with pytest.raises(
-        ScheduleError, match=r"round 41: rank 20 puts divisible units \[10\] in the place of \[3\]"
+        ScheduleError, match=r"step 41: rank 20 puts divisible units \[10\] in the place of \[3\]"
     ):
         prove(all_reduce.call(32), [Schedule(schedule.layout, 32, steps)])
+
+
+def test_what_a_rank_received_last_is_named_with_an_undefined_read_and_shows_a_doubled_receive():
+    doubled = [Step(Recv(1, 1), Recv(1, 1)), Step(Send(2, dst[1:3]))]
+    sender = [Step(Send(0, 1), Send(0, 1))]
+    reader = [Step(), Step(Recv(0, tmp[1:3]))]
+    words = (
+        "step 2: rank 0 reads dst[2], which nothing has defined; it received last, in step 1: "
+        "dst[1] from rank 1, dst[1] from rank 1"
+    )
+    with pytest.raises(ScheduleError) as raised:
+        prove(all_gather.call(3), [of_lists(doubled, sender, reader, units=3)])
+    assert str(raised.value) == words
+
+
+def test_a_fault_names_the_own_step_of_its_rank_if_that_has_another_number():
+    """Rank 2 begins when all others have gone through two steps."""
+    relay = (
+        [Step(Send(1, 0))],
+        [Step(Recv(0, 0)), Step(Send(2, 0))],
+        [Step(Recv(1, 0)), Step(Send(3, tmp[0]))],
+    )
+    last = [Step(Recv(2, tmp[0]))]
+    with pytest.raises(ScheduleError, match=r"^step 3 \(step 2 of rank 2\): rank 2 reads tmp\[0\]"):
+        is_proven(broadcast, [of_lists(*relay, last)])

@@ -17,14 +17,14 @@ def test_parameters_are_the_keywords_of_the_text():
     assert len(list(schedule.steps(0))) == 1
 
 
-def test_a_declared_cost_is_that_of_the_parameters_it_names_and_channels_each_cost_their_rounds():
+def test_a_declared_cost_is_that_of_the_parameters_it_names_and_channels_each_cost_their_steps():
     declared = Algorithm("fold", "c", fold, lambda p, segments=4: Cost(p, segments, 0)).declared
     assert declared(3) == Cost(3, 4, 0)
     assert declared(3, segments=2, channels=5, window=2, radix=9) == Cost(15, 2, 0)
     assert (
         Algorithm("fold", "c", fold, lambda _p, channels=1: Cost(channels, 1, 0))
         .declared(3, channels=5)
-        .rounds
+        .steps
         == 5
     )
     assert Algorithm("fold", "c", fold).declared(3) is None
@@ -81,7 +81,7 @@ def test_an_algorithm_that_uses_aggregators_gets_them():
 @pytest.mark.parametrize(
     ("algorithm", "words"),
     [
-        (Algorithm("own", "c", fold, lambda _: Cost(rounds=1, sent=1)), ["cost", "'reduced'"]),
+        (Algorithm("own", "c", fold, lambda _: Cost(steps=1, sent=1)), ["cost", "'reduced'"]),
         (Algorithm("own", "c", fold, lambda _: 3), ["cost", "'int'"]),
         (Algorithm("own", "c", fold, Cost(1, 1, 1)), ["cost", "not a callable"]),
         (Algorithm("own", "c", fold, needs=(at_least,)), ["needs", "'met'"]),

@@ -17,6 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from types import MappingProxyType
 from typing import Any, cast
@@ -171,7 +172,7 @@ def run_diagnosis(
             HOSTS_SHARE_A_MACHINE: share_a_machine(attempt),
             GPUS_OF_HOSTS: gpus_of_hosts,
             TRANSFER_ERRORS: gpu_errors + leader.errors,
-            **({} if reports else {KEPT: True}),
+            **({} if reports else {KEPT: datetime.now(UTC).isoformat(timespec="seconds")}),
         }
         return RecordedDiagnosis(
             question,

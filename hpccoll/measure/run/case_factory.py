@@ -16,10 +16,12 @@ from hpccoll.common.errors import BadInputError, StalledError, UnusableError
 from hpccoll.host.cpu_and_memory import available_memory
 from hpccoll.measure.ranks import MappedRanks, Ranks, first_reason
 from hpccoll.measure.run.prepared_case import PreparedCase, RunSettings
+from hpccoll.measure.run.schedule_proof import unproven_text
 from hpccoll.measure.run.workload_runner import PreparedWorkload, workload_runner
 from hpccoll.schedule import BFLOAT16, Layout, is_workload
 from hpccoll.transports.gpu_errors import gpu_errors
 from hpccoll.transports.stream_wait import CONNECTING, Connecting
+from hpccoll.transports.transport_interface import PlanMismatchError
 
 if TYPE_CHECKING:
     from hpccoll.cases.variants import NodeView
@@ -138,6 +140,11 @@ class CaseFactory:
         # on all ranks, because it depends on the case and the layout only
         except BadInputError as error:
             return SkippedCase(str(error))
+        except PlanMismatchError:  # on all ranks, too
+            fault = comm.bcast(unproven_text(resolved, layout) if comm.rank == 0 else None)
+            if fault is None:
+                raise
+            return SkippedCase(fault, "failed")
 
     def _prepare_inside(
         self, comm: MPI.Intracomm, layout: Layout, inside: Case, gpu: "Gpu | None"

@@ -29,6 +29,9 @@ from hpccoll.schedule import CollectiveCall, Reduction, unequal_blocks
 SAMPLED = 256
 """The maximum number of wrong elements that a diagnosis examines."""
 
+NO_CAUSE = "no single cause explains it"
+"""The end of a diagnosis that finds no cause."""
+
 EXTRA = GENERATIONS - 1
 """The number of elements by which the values of a unit in all generations are longer than the unit:
 each generation begins one element after the previous one."""
@@ -290,9 +293,7 @@ class Payload:
             return None
         causes = self._causes(dst, wrong[:: -(-len(wrong) // SAMPLED)], name, in_place=in_place)
         where = f"{len(wrong)} of {len(dst)} elements, from {format_size(int(wrong[0]) * self.dtype.itemsize)} on"
-        return (
-            f"{name(self.me)}: {where}: {' or '.join(causes[:3]) or 'no single cause explains it'}"
-        )
+        return f"{name(self.me)}: {where}: {' or '.join(causes[:3]) or NO_CAUSE}"
 
     def diagnose_source(
         self, src: Array, name: Callable[[int], str] = "rank {}".format

@@ -1,1 +1,1 @@
-"""Descriptions and drawings of schedules: rounds in text, the state of the buffers as a table, and pictures."""
+"""Descriptions and drawings of schedules: steps in text, the state of the buffers as a table, and pictures."""

@@ -1,4 +1,4 @@
-"""The state of the buffers after each round: the contributions that have reached each rank, as letters.
+"""The state of the buffers after each step: the contributions that have reached each rank, as letters.
 
 Of a reduction one unit is followed: a cell names the ranks whose contributions are folded in it. If
 blocks only move, a cell names the blocks that a rank has anywhere, and blocks that end at no rank
@@ -28,10 +28,10 @@ _SPELT = 8
 
 @dataclass(frozen=True, slots=True)
 class BufferState:
-    """The contributions that each rank holds after each round."""
+    """The contributions that each rank holds after each step."""
 
     cell_meaning: str  # the meaning of a cell, as text
-    # what each rank holds, at the start and after each round, as symbols from 0 up, [round +
+    # what each rank holds, at the start and after each step, as symbols from 0 up, [step +
     # 1][rank]
     rows: tuple[tuple[Symbols, ...], ...]
     all_symbols: Symbols  # all symbols that a rank can hold

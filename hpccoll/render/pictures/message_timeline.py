@@ -1,4 +1,4 @@
-"""The picture over time: the grid of ranks and rounds, the arrows of messages, and a label where it hides least."""
+"""The picture over time: the grid of ranks and steps, the arrows of messages, and a label where it hides least."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -51,20 +51,20 @@ _MAX_LABELLED = 18
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """The coordinates of ranks and rounds: rank 0 at x = 0, the start at y = 0."""
+    """The coordinates of ranks and steps: rank 0 at x = 0, the start at y = 0."""
 
     layout: Layout  # of the ranks
-    rounds: int  # the number of rounds
+    steps: int  # the number of steps
     across: float  # pixels from rank to rank
-    down: float  # pixels from round to round
+    down: float  # pixels from step to step
 
     @classmethod
     def of(cls, traces: Sequence[Trace]) -> "Grid":
         """Return a grid with room for the messages of ``traces``."""
         layout = traces[0].schedule.layout
-        rounds = max(trace.rounds for trace in traces)
+        steps = max(trace.steps for trace in traces)
         extra = min(100.0, 10.0 * max(0, _widest_fan(traces) - 2))
-        return cls(layout, rounds, _pixels_of_rank(layout.ranks), _pixels_of_round(rounds) + extra)
+        return cls(layout, steps, _pixels_of_rank(layout.ranks), _pixels_of_step(steps) + extra)
 
     @property
     def edges(self) -> tuple[float, float]:
@@ -77,9 +77,9 @@ class Grid:
         """The radius of a rank, in pixels."""
         return min(13.0, self.across * 0.36)
 
-    def point(self, me: int, round_: int) -> Point:
-        """Return the point of rank ``me`` after ``round_`` rounds."""
-        return Point(me * self.across, round_ * self.down)
+    def point(self, me: int, steps: int) -> Point:
+        """Return the point of rank ``me`` after ``steps`` steps."""
+        return Point(me * self.across, steps * self.down)
 
 
 def _pixels_of_rank(ranks: int) -> float:
@@ -90,16 +90,16 @@ def _pixels_of_rank(ranks: int) -> float:
     return max(9.0, 800.0 / ranks)
 
 
-def _pixels_of_round(rounds: int) -> float:
-    if rounds <= 8:
+def _pixels_of_step(steps: int) -> float:
+    if steps <= 8:
         return 58.0
-    if rounds <= 14:
+    if steps <= 14:
         return 48.0
-    return min(40.0, max(12.0, 1600 / rounds))
+    return min(40.0, max(12.0, 1600 / steps))
 
 
 def _widest_fan(traces: Sequence[Trace]) -> int:
-    """Return the most messages of a slice that one rank sends, or receives, in a round."""
+    """Return the most messages of a slice that one rank sends, or receives, in a step."""
     fans: Counter[tuple[int, str, int, int]] = Counter()
     for number, trace in enumerate(traces):
         for m in trace.messages:
@@ -143,19 +143,19 @@ def node_headings(grid: Grid) -> Iterator[SvgShape]:
 
 
 def background(grid: Grid) -> Iterator[SvgShape]:
-    """Yield the bands of the rounds, their numbers, and the lines of the ranks."""
+    """Yield the bands of the steps, their numbers, and the lines of the ranks."""
     left, right = grid.edges
-    for number in range(grid.rounds):
+    for number in range(grid.steps):
         top, bottom = number * grid.down, (number + 1) * grid.down
         if number % 2 == 0:
             yield Box(Point(left, top), Point(right, bottom), fill=_BAND, radius=0)
         if grid.down > 20 or number % 10 == 9:
             at = Point(left - 8, (top + bottom) / 2)
             yield Text(at, str(number + 1), size=11, anchor="end", colour=MUTED)
-    yield Text(Point(left - 8, _HEADS), "round", size=11, anchor="end", colour=MUTED)
+    yield Text(Point(left - 8, _HEADS), "step", size=11, anchor="end", colour=MUTED)
     for me in range(grid.layout.ranks):
         start = grid.point(me, 0).moved(0, -16)
-        end = grid.point(me, grid.rounds).moved(0, 6)
+        end = grid.point(me, grid.steps).moved(0, 6)
         yield straight(start, end, _RANK_LINE, head=False)
 
 
@@ -191,7 +191,7 @@ def arrows(trace: Trace, number: int, grid: Grid, style: Style) -> Iterator[Arro
     labelled = _needs_labels(trace)
     late = _staggered(trace.departing, "source", grid)
     early = _staggered(trace.landing, "target", grid)
-    few = len(trace.messages) <= 4 * grid.layout.ranks * trace.rounds
+    few = len(trace.messages) <= 4 * grid.layout.ranks * trace.steps
     width = 1.6 if few and grid.across > 30 else 0.7
     for m in trace.messages:
         start, end = grid.point(m.source, m.departs), grid.point(m.target, m.lands + 1)
@@ -206,13 +206,13 @@ def arrows(trace: Trace, number: int, grid: Grid, style: Style) -> Iterator[Arro
         yield Arrow(m, _cut_at_the_edge(uncut, lap, grid), label)
 
 
-def _staggered(rounds: Iterable[Sequence[Message]], end: str, grid: Grid) -> dict[Message, float]:
-    """Return the distance in pixels of each message from the first of its fan, which meets at an ``end`` in a round.
+def _staggered(steps: Iterable[Sequence[Message]], end: str, grid: Grid) -> dict[Message, float]:
+    """Return the distance in pixels of each message from the first of its fan, which meets at an ``end`` in a step.
 
     Messages to distant ranks depart first and land last, so that the arrows of a fan do not cross.
     """
     distances: dict[Message, float] = {}
-    for messages in rounds:
+    for messages in steps:
         fans: dict[int, list[Message]] = defaultdict(list)
         for m in sorted(messages, key=lambda m: -abs(m.source - m.target)):
             if not m.copies:
@@ -271,7 +271,7 @@ def _laps(trace: Trace) -> dict[Message, int]:
 
 def _needs_labels(trace: Trace) -> bool:
     """Return whether messages carry different units, and have room for their names."""
-    if trace.schedule.layout.ranks > _MAX_LABELLED or len(trace.messages) > 64 * trace.rounds:
+    if trace.schedule.layout.ranks > _MAX_LABELLED or len(trace.messages) > 64 * trace.steps:
         return False
     carried = {(m.sent.buffer, m.sent.units) for m in trace.messages if not m.copies}
     return len(carried) > 1 or any(len(units) < trace.schedule.units for _, units in carried)
@@ -288,11 +288,11 @@ def _label(m: Message, units: int) -> str:
 
 def labels(arrows: Sequence[Arrow], grid: Grid) -> list[SvgShape]:
     """Return the labels for which there is room, each on a background of its own."""
-    rounds: dict[int, list[Arrow]] = defaultdict(list)
+    steps: dict[int, list[Arrow]] = defaultdict(list)
     for arrow in arrows:
-        rounds[arrow.message.lands].append(arrow)
+        steps[arrow.message.lands].append(arrow)
     placed: list[Text] = []
-    for landing in rounds.values():
+    for landing in steps.values():
         if any(arrow.label for arrow in landing):
             _place_labels(landing, placed, grid)
     backgrounds = [Box(*text.corners, fill=PAPER, radius=3) for text in placed]
@@ -300,7 +300,7 @@ def labels(arrows: Sequence[Arrow], grid: Grid) -> list[SvgShape]:
 
 
 def _place_labels(arrows: Sequence[Arrow], placed: list[Text], grid: Grid) -> None:
-    """Append to ``placed`` the labels of the arrows of a round for which there is room."""
+    """Append to ``placed`` the labels of the arrows of a step for which there is room."""
     owners = []
     points = []
     for number, arrow in enumerate(arrows):

@@ -1,4 +1,4 @@
-"""The complete picture of a view: the graph of messages, the messages over time, and the buffers after each round."""
+"""The complete picture of a view: the graph of messages, the messages over time, and the buffers after each step."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -41,7 +41,7 @@ def picture(view: ScheduleView, unit: int | None = None) -> str:
     root = None if view.is_part else view.root
     graphs = [*message_graphs(traces, style, root), *_legend(traces, style)]
     graph = svg.stacked(graphs, top=bounds_of(time).top)
-    columns = [("who talks to whom", graph), ("what happens in each round", time)]
+    columns = [("who talks to whom", graph), ("what happens in each step", time)]
     if not view.is_part:
         state = buffer_state(view.call, traces[0], unit)
         first = "slice 1: " if len(traces) > 1 else ""
@@ -137,7 +137,7 @@ def _cell_width(grid: Grid) -> int:
 
 
 def cells(state: BufferState, time: Grid) -> list[SvgShape]:
-    """Return the cells, as wide as their text, and the ranks above them; one that a round changed has a dark edge."""
+    """Return the cells, as wide as their text, and the ranks above them; one that a step changed has a dark edge."""
     texts = [[state.cell_text(symbols, _cell_width(time)) for symbols in row] for row in state.rows]
     across = max(8.0, time.across * 0.8)
     if time.layout.ranks <= 18:
@@ -147,10 +147,10 @@ def cells(state: BufferState, time: Grid) -> list[SvgShape]:
     half, tall = across / 2 - 1.5, min(14.0, 0.29 * grid.down)
     edge_width = min(1.2, across / 25)
     shapes = rank_heads(grid)
-    for round_, row in enumerate(state.rows):
-        before = state.rows[max(0, round_ - 1)]
+    for number, row in enumerate(state.rows):
+        before = state.rows[max(0, number - 1)]
         for me, symbols in enumerate(row):
-            at = grid.point(me, round_)
+            at = grid.point(me, number)
             is_complete = bool(symbols) and symbols in (state.all_symbols, state.expected[me])
             fill = _FULL if is_complete else _shade(len(symbols) / max(1, len(state.all_symbols)))
             edge = "none" if symbols else FAINT
@@ -166,7 +166,7 @@ def cells(state: BufferState, time: Grid) -> list[SvgShape]:
                     radius=3,
                 )
             )
-            text = texts[round_][me]
+            text = texts[number][me]
             if across >= 30 and text:
                 shapes.append(Text(at, text, size=_SIZE, colour=PAPER if is_complete else INK))
     return shapes

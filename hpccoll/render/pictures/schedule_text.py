@@ -1,4 +1,4 @@
-"""The description of a view as text: its cost, the actions of each round, and the buffers after it as a table."""
+"""The description of a view as text: its cost, the actions of each step, and the buffers after it as a table."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from hpccoll.render.pictures.buffer_state import BufferState, buffer_state, span
 from hpccoll.render.pictures.schedule_view import (
     MAX_DRAWN,
     RANKS_OF_PART,
-    ROUNDS_OF_PART,
+    STEPS_OF_PART,
     ScheduleView,
 )
 from hpccoll.schedule import Cost, Counts, Cut, Layout, Part, count
@@ -49,7 +49,7 @@ _JOINS = {"send": "to", "fold": "of", "receive": "from"}
 def describe(view: ScheduleView, unit: int | None = None) -> str:
     """Return ``view`` as text; tables follow ``unit`` [chosen]; BadInputError without it, or for a wrong schedule."""
     view.check()
-    return "\n".join([*_heading(view), *round_and_buffer_lines(view, unit)])
+    return "\n".join([*_heading(view), *step_and_buffer_lines(view, unit)])
 
 
 def _heading(view: ScheduleView) -> Iterator[str]:
@@ -94,18 +94,18 @@ def _agreement_words(view: ScheduleView) -> str:
     return "; but ranks add in DIFFERENT orders: the last bits of a sum of floats may differ between them"
 
 
-def round_and_buffer_lines(view: ScheduleView, unit: int | None = None) -> Iterator[str]:
-    """Yield the actions of each round and the table of buffers, of each slice; the schedule may be unproven."""
+def step_and_buffer_lines(view: ScheduleView, unit: int | None = None) -> Iterator[str]:
+    """Yield the actions of each step and the table of buffers, of each slice; the schedule may be unproven."""
     for number, trace in enumerate(view.traces):
         yield ""
         if len(view.slices) > 1:
             yield f"slice {number + 1} of {len(view.slices)}"
-        if not trace.rounds:
+        if not trace.steps:
             yield "nothing is sent"
-        for round_ in range(trace.rounds):
-            head = f"round {round_ + 1}: "
+        for step in range(trace.steps):
+            head = f"step {step + 1}: "
             indent = " " * len(head)
-            lines = part_lines(trace, round_) if view.is_part else round_lines(trace, round_)
+            lines = part_lines(trace, step) if view.is_part else action_lines(trace, step)
             for i, line in enumerate(lines):
                 yield from wrap(
                     line,
@@ -124,7 +124,7 @@ def round_and_buffer_lines(view: ScheduleView, unit: int | None = None) -> Itera
 
 def part_sentence(view: ScheduleView) -> str:
     """Return what is left out of a view of many ranks."""
-    shown = f"what the first {RANKS_OF_PART} of {view.layout.ranks:,} ranks do in the first {ROUNDS_OF_PART} rounds"
+    shown = f"what the first {RANKS_OF_PART} of {view.layout.ranks:,} ranks do in the first {STEPS_OF_PART} steps"
     return f"shown in part: {shown}, without the buffers; at most {MAX_DRAWN} ranks are shown whole"
 
 
@@ -177,7 +177,7 @@ def cost_text(view: ScheduleView) -> str:
     lanes = len(view.slices)
     counts, size = _counted(view)
     counted = _cost(
-        view, Cost(counts.rounds, counts.critical_bytes / size, counts.critical_reduced / size)
+        view, Cost(counts.steps, counts.critical_bytes / size, counts.critical_reduced / size)
     )
     one_by_one = ", bytes of slices in turn" if lanes > 1 else ""
     if view.declared is None:
@@ -191,16 +191,16 @@ def cost_text(view: ScheduleView) -> str:
 
 
 def _cost(view: ScheduleView, cost: Cost) -> str:
-    rounds = format_count(round(cost.rounds), "round")
+    steps = format_count(round(cost.steps), "step")
     if view.collective.token:
-        return rounds
-    return f"{rounds}, {cost.sent:.4g} S sent, {cost.reduced:.4g} S reduced"
+        return steps
+    return f"{steps}, {cost.sent:.4g} S sent, {cost.reduced:.4g} S reduced"
 
 
 def buffer_lines(state: BufferState, trace: Trace) -> list[str]:
-    """Return a title, the ranks, and a row for the start and each round, with the messages that change it."""
+    """Return a title, the ranks, and a row for the start and each step, with the messages that change it."""
     ranks = range(trace.schedule.layout.ranks)
-    heads = ["start", *(f"round {number + 1}" for number in range(trace.rounds))]
+    heads = ["start", *(f"step {number + 1}" for number in range(trace.steps))]
     left = max(map(len, [*heads, "rank"])) + 1
     room = (WIDTH - left) // len(ranks)
     width = max(2, room - 1)
@@ -228,7 +228,7 @@ def buffer_lines(state: BufferState, trace: Trace) -> list[str]:
 
 
 def _message_notes(state: BufferState, landing: Sequence[Message]) -> str:
-    """Return the messages of a round that carry the followed unit: ``0 -> 1, 2 <-> 3``."""
+    """Return the messages of a step that carry the followed unit: ``0 -> 1, 2 <-> 3``."""
     pairs = []
     for m in landing:
         carries_unit = (
@@ -258,7 +258,7 @@ class _Action(NamedTuple):
 
 
 def part_lines(trace: Trace, number: int) -> list[str]:
-    """Return the text of round ``number`` of the first ranks, a line for all of them whose actions are alike."""
+    """Return the text of step ``number`` of the first ranks, a line for all of them whose actions are alike."""
     actions = {me: mine for me, mine in _rank_actions(trace, number).items() if me < RANKS_OF_PART}
     units, p = trace.schedule.units, trace.schedule.layout.workers
     lines = _lines(actions, units)
@@ -271,8 +271,8 @@ def part_lines(trace: Trace, number: int) -> list[str]:
     return [f"every rank r of the first {RANKS_OF_PART} {rule} (modulo {p}): rank 0 {example}"]
 
 
-def round_lines(trace: Trace, number: int) -> list[str]:
-    """Return the text of round ``number``, a line for all ranks whose actions are alike.
+def action_lines(trace: Trace, number: int) -> list[str]:
+    """Return the text of step ``number``, a line for all ranks whose actions are alike.
 
     If the actions of all workers differ by a rotation of ranks and units only, one line describes
     them, with rank 0 as the example.

@@ -25,12 +25,12 @@ MAX_WORKERS = 4096
 MAX_DRAWN = 128
 """The most ranks that are shown whole: lines, arrows and cells grow with their square. Of more, a part is shown."""
 
-RANKS_OF_PART, ROUNDS_OF_PART = 16, 16
-"""The first ranks and the first rounds, which are the part."""
+RANKS_OF_PART, STEPS_OF_PART = 16, 16
+"""The first ranks and the first steps, which are the part."""
 
 
 class UnprovenScheduleError(UnusableError):
-    """A valid schedule leaves a rank without the result of its collective; its rounds can be shown."""
+    """A valid schedule leaves a rank without the result of its collective; its steps can be shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +59,15 @@ class ScheduleView:
 
     @property
     def is_part(self) -> bool:
-        """Whether there are too many ranks to show the rounds and buffers of all."""
+        """Whether there are too many ranks to show the steps and buffers of all."""
         return self.layout.ranks > MAX_DRAWN
 
     @property
     def traces(self) -> list[Trace]:
-        """The messages of each slice; of a part, those that its ranks send or receive in its rounds."""
+        """The messages of each slice; of a part, those that its ranks send or receive in its steps."""
         if not self.is_part:
             return [trace_schedule(schedule) for schedule in self.slices]
-        return [trace_schedule(schedule, RANKS_OF_PART, ROUNDS_OF_PART) for schedule in self.slices]
+        return [trace_schedule(schedule, RANKS_OF_PART, STEPS_OF_PART) for schedule in self.slices]
 
     @property
     def title(self) -> str:

@@ -63,16 +63,16 @@ def _schedule_times(schedule: Schedule, repetitions: int) -> _ScheduleTimes:
     received = [np.empty(0, np.int32)]
     count = 0
     receiver_times: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []
-    for now, round_ in enumerate(match(Schedule(schedule.layout, schedule.units, steps))):
-        for m in round_.sent:
+    for now, matched in enumerate(match(Schedule(schedule.layout, schedule.units, steps))):
+        for m in matched.sent:
             numbers[m] = np.arange(count, count + len(m.source), dtype=np.int32)
             endpoints.append(np.array([m.source, m.target], np.int32))
             time.append(np.full(len(m.source), now, np.int32))
             count += len(m.source)
-        for m in round_.landed:
+        for m in matched.landed:
             received.append(numbers.pop(m))
             receiver_times.append((received[-1], step_start[m.target]))
-        step_start[round_.ended] = now + 1
+        step_start[matched.ended] = now + 1
     all_endpoints = np.concatenate(endpoints, axis=1)
     all_times = np.concatenate(time)
     for number, receiver_time in receiver_times:

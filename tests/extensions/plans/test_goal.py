@@ -74,8 +74,8 @@ def messages(ranks):
     return [(found["send"][0], found["recv"][0]) for found in ends.values()]
 
 
-def rounds(ranks):
-    """Run the text, where a message takes one round from when both of its ends have started, and return the rounds.
+def steps_of(ranks):
+    """Run the text, where a message takes one step from when both of its ends have started, and return the steps.
 
     A send does not end before its receive has started, so this is the strictest machine: none of
     its buffers holds a message.
@@ -133,15 +133,15 @@ def test_the_text_of_every_algorithm_moves_and_reduces_what_is_counted_and_ends(
             assert sent == counted.sent[:, 1:].sum(axis=1).tolist()
             assert sends == counted.messages[:, 1:].sum(axis=1).tolist()
             assert reduced == counted.reduced.tolist()
-            rounds(ranks)
+            steps_of(ranks)
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
-def test_in_one_lane_it_takes_as_many_rounds_as_are_counted(name):
+def test_in_one_lane_it_takes_as_many_steps_as_are_counted(name):
     for p in (2, 3, 5, 8):
         case = case_of(name, p)
         if case and len(case.slices) == 1:
-            assert rounds(parse(text_of(case))) == count(placed(case), cut_of(case, 1000)).rounds
+            assert steps_of(parse(text_of(case))) == count(placed(case), cut_of(case, 1000)).steps
 
 
 def test_the_messages_of_a_step_start_in_listed_order_receives_first_and_none_waits_for_the_end_of_another():
@@ -164,7 +164,7 @@ def test_a_fold_waits_for_the_messages_of_its_step_and_the_next_step_for_the_fol
 def test_the_channels_of_a_sequence_follow_one_another(window, expected):
     case = case_of("all_reduce-ring", 4)
     assert (
-        rounds(parse(text_of(case, 4096, channels=3 if window > 2 else 4, window=window)))
+        steps_of(parse(text_of(case, 4096, channels=3 if window > 2 else 4, window=window)))
         == expected
     )
 

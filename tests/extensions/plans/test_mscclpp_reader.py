@@ -57,7 +57,7 @@ def test_the_schedule_of_a_plan_has_the_steps_and_bytes_of_the_one_that_was_writ
     call, _, slices = requested_schedule(name, "all_reduce", Layout.of(8, 4), parameters={})
     read = plan_of(exported("all_reduce", name, 8, 4)).slices
     ours, theirs = (count(each, Cut(call, 8 * 64, each[0].units, 1, 4)) for each in (slices, read))
-    assert ours.rounds == theirs.rounds
+    assert ours.steps == theirs.steps
     assert (ours.sent == theirs.sent).all()
 
 

@@ -86,7 +86,7 @@ def test_a_screen_reader_gets_a_description_that_cannot_break_the_file():
     assert title.text == 'all_reduce by <&">, 4 workers on 1 node'
     assert (
         desc.text
-        == "Ring: p units < & >. Cost: 6 rounds, 1.5 S sent, 0.75 S reduced (declared and counted)."
+        == "Ring: p units < & >. Cost: 6 steps, 1.5 S sent, 0.75 S reduced (declared and counted)."
     )
     assert title.text in {element.text for element in others}
 

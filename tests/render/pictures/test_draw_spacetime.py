@@ -1,4 +1,4 @@
-"""The picture over time: arrows go from who sends to who hears, from the round of one to that of the other."""
+"""The picture over time: arrows go from who sends to who hears, from the step of one to that of the other."""
 
 import pytest
 from drawing_examples import NAMES, view, views
@@ -18,7 +18,7 @@ def drawn(one):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_arrows_begin_and_end_at_the_lines_of_their_ranks_in_their_rounds(name):
+def test_arrows_begin_and_end_at_the_lines_of_their_ranks_in_their_steps(name):
     for one in (each for ranks in (2, 5, 8) for each in views(name, ranks)):
         grid, all_arrows = drawn(one)
         for arrow in all_arrows:

@@ -7,7 +7,7 @@ from drawing_examples import NAMES, view, views
 from golden_page import assert_golden
 
 from hpccoll.render.pictures.buffer_state import BufferState, buffer_state
-from hpccoll.render.pictures.schedule_text import buffer_lines, describe, round_lines
+from hpccoll.render.pictures.schedule_text import action_lines, buffer_lines, describe
 from hpccoll.render.pictures.schedule_view import view_of
 from hpccoll.schedule import (
     Copy,
@@ -31,16 +31,16 @@ def test_the_texts_of_some_schedules_are_the_golden_page():
         view_of("binomial", "broadcast", 4, root=2),  # units go together
         view("all_to_all-pairwise", 4),  # several origins: their first unit
         view_of("sharp_emulated", "all_reduce", 2, aggregators=1),
-        replace(view_of("ring", "all_reduce", 2), declared=Cost(rounds=1, sent=1, reduced=0.5)),
+        replace(view_of("ring", "all_reduce", 2), declared=Cost(steps=1, sent=1, reduced=0.5)),
     ]
-    rounds = [
+    steps = [
         line
         for steps in (folds_in_order, wraps, uses_other_buffers)
         for trace in [trace_schedule(Schedule(Layout.of(3), 4, steps))]
-        for number in range(trace.rounds)
-        for line in round_lines(trace, number)
+        for number in range(trace.steps)
+        for line in action_lines(trace, number)
     ]
-    assert_golden("schedules", "\n\n".join([*map(describe, shown), "\n".join(rounds)]) + "\n")
+    assert_golden("schedules", "\n\n".join([*map(describe, shown), "\n".join(steps)]) + "\n")
 
 
 def folds_in_order(me):
@@ -84,7 +84,7 @@ def test_every_rank_ends_with_the_postcondition(name):
         if name != "all_reduce-null":
             for end, expected in zip(state.rows[-1], state.expected, strict=True):
                 assert expected <= end <= state.all_symbols
-        assert len(buffer_lines(state, trace)) == trace.rounds + 3
+        assert len(buffer_lines(state, trace)) == trace.steps + 3
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_the_guide_has_all_golden_pictures_of_schedules():
     shown = {
         path.name
         for path in GOLDEN.glob("*.svg")
-        if "what happens in each round" in path.read_text()
+        if "what happens in each step" in path.read_text()
     }
     assert (
         {name for name, _ in COMMANDS}
@@ -65,7 +65,7 @@ def test_a_faulty_schedule_takes_one_line_with_the_rank_the_step_and_the_fault(m
 
 
 def short(layout, me):
-    for step in range(1, layout.workers - 1):  # a round fewer than a ring has
+    for step in range(1, layout.workers - 1):  # a step fewer than a ring has
         right, left = (me + 1) % layout.workers, (me - 1) % layout.workers
         yield Step(
             Send(right, (me - step) % layout.workers),
@@ -73,16 +73,16 @@ def short(layout, me):
         )
 
 
-def test_a_schedule_without_the_result_is_one_line_and_shows_its_rounds(monkeypatch):
+def test_a_schedule_without_the_result_is_one_line_and_shows_its_steps(monkeypatch):
     faulty = replace(all_reduce.algorithm("ring"), name="faulty", program=short)
     monkeypatch.setitem(all_reduce.algorithms, "faulty", faulty)
     result = invoke("show", "faulty", "-p", 3)
     assert result.code == 2
     (line,) = result.err.splitlines()
     assert line.startswith(
-        "hpccoll: all_reduce by faulty: after round 1, the last one, rank 0 ends without rank 1's unit 0"
+        "hpccoll: all_reduce by faulty: after step 1, the last one, rank 0 ends without rank 1's unit 0"
     )
-    assert result.out.startswith("\nround 1: every rank r")
+    assert result.out.startswith("\nstep 1: every rank r")
     assert "proven" not in result.out
 
 
@@ -168,7 +168,7 @@ def test_arguments_reach_the_call_the_algorithm_and_its_declared_cost():
     assert view_of("binomial", "broadcast", 4, root=3).root == 3
     assert view_of("ping_pong", "send_recv", 4, parameters=["peer=2"]).call.peer == 2
     assert [
-        view_of("torus", "all_reduce", 8, parameters=[f"rows={r}"]).declared.rounds for r in (1, 2)
+        view_of("torus", "all_reduce", 8, parameters=[f"rows={r}"]).declared.steps for r in (1, 2)
     ] == [14, 8]
     assert view_of("hierarchical", "all_reduce", 4).declared is None
 
@@ -179,19 +179,19 @@ def test_of_many_ranks_a_part_is_shown_and_said(tmp_path):
     assert (
         "\nproven: the postcondition of all_reduce; all ranks add in the same order" in result.out
     )
-    assert "round 16: every rank r of the first 16 sends unit r-16 to r+1" in result.out
-    assert "round 17" not in result.out
+    assert "step 16: every rank r of the first 16 sends unit r-16 to r+1" in result.out
+    assert "step 17" not in result.out
     picture = (tmp_path / "part.svg").read_text()
     for text in (result.out, picture):
-        assert "hown in part: what the first 16 of 200 ranks do in the first 16 rounds" in " ".join(
+        assert "hown in part: what the first 16 of 200 ranks do in the first 16 steps" in " ".join(
             texts_of(text)
         )
     assert len(picture) < 1 << 18
 
 
-def test_the_part_of_a_tree_has_the_rounds_of_the_tree():
+def test_the_part_of_a_tree_has_the_steps_of_the_tree():
     text = invoke("show", "binomial", "-c", "reduce", "-p", 256).out
-    assert "round 8: rank 0 folds everything of 128" in text
+    assert "step 8: rank 0 folds everything of 128" in text
 
 
 def texts_of(document: str) -> list[str]:

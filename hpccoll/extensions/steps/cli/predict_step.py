@@ -152,9 +152,14 @@ def _simulated(
         from hpccoll.extensions.steps.render.step_prediction_charts import write_step_chart
 
         title = f"A training step of {request.model.name} on {described.name}: {join_words(predicted.kinds)}"
-        write_step_chart(
-            rows, out, title, [predicted.request.compute.text, request.parallel or "data parallel"]
-        )
+        predictions = predicted.predictions
+        lines = [
+            predicted.request.compute.text,
+            step_report.step_words(predicted.request, predictions[0]),
+            *step_report.idle_stages_sentences((request, step) for step in predictions),
+            *step_report.best_case_sentences(predictions),
+        ]
+        write_step_chart(rows, out, title, lines)
 
     if as_json:
         for line in prediction_report.left_out_lines(predicted.left_out):
@@ -220,7 +225,11 @@ def _closed_form(keys: Mapping[str, Any]) -> _Answer:
 def _scenarios(path: Path) -> _Answer:
     from hpccoll.common.text import join_words
     from hpccoll.extensions.steps.model.step_scenarios import predict_scenarios
-    from hpccoll.extensions.steps.render.step_report import scenario_lines, scenario_titles
+    from hpccoll.extensions.steps.render.step_report import (
+        scenario_lines,
+        scenario_notes,
+        scenario_titles,
+    )
 
     with progress_counter("scenarios") as progress, interruptible(SIGINT, SIGTERM):
         predicted, interrupted = predict_scenarios(path, progress)
@@ -231,12 +240,10 @@ def _scenarios(path: Path) -> _Answer:
     def write(out: Path) -> None:
         from hpccoll.extensions.steps.render.step_prediction_charts import write_scenario_chart
 
-        write_scenario_chart(
-            rows,
-            out,
-            f"{path.name}: {join_words(dict.fromkeys(kind for row in rows for kind in row['kinds']))}",
-            scenario_titles(predicted),
-        )
+        kinds = join_words(dict.fromkeys(kind for row in rows for kind in row["kinds"]))
+        names = [scenario.label for scenario in predicted]
+        lines = [*scenario_titles(predicted), *scenario_notes(predicted)]
+        write_scenario_chart(rows, names, out, f"{path.name}: {kinds}", lines)
 
     return _Answer(rows, list(scenario_lines(predicted)), write, bool(interrupted))
 

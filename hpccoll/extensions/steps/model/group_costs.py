@@ -31,7 +31,7 @@ from hpccoll.model.machine import Machine
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import Bound, PublishedSection
 from hpccoll.model.nccl_candidates import NAMES, LibraryCalls, library_names
-from hpccoll.model.published_rates import published_near
+from hpccoll.model.published_rates import DEFAULT, published_near
 from hpccoll.model.simulation import BOUNDS, RADIX, AlgorithmSimulation
 from hpccoll.schedule import Layout, Parameter, itemsize
 from hpccoll.store.schema import MODELLED, SIMULATED
@@ -76,6 +76,9 @@ class UnmodelledWork(NamedTuple):
     # whether a schedule of ours stands in for NCCL's; otherwise NCCL's ring or tree runs
     stands_in: bool
     published: Sequence[PublishedSection]  # what was published near its sizes
+    # the least and the most of its time here over that at the published bus bandwidth of what NCCL
+    # takes without a setting; None if nothing was published near its sizes
+    over_published: tuple[float, float] | None = None
 
 
 class GroupUse(NamedTuple):
@@ -174,6 +177,7 @@ class GroupCosts:
                     group, simulated_sizes(needed)
                 )
                 self._times[key] = list(times)
+                self._note_unmodelled(group, self._times[key], sorted(needed))
 
     def cost(self, operation: StepOperation, bound: Bound = "value") -> float:
         """Return the seconds of an operation that was prepared, or of a codec."""
@@ -227,24 +231,11 @@ class GroupCosts:
         return _Group(f"{family} {axis}", family, dtype, layout, group_use(self.layout, groups))
 
     def _by_library(self, group: "_Group", sizes: Sequence[int]) -> list[tuple[int, AlgorithmTime]]:
-        """Return the times of NCCL's own algorithms for all sizes; none if another one is requested or NCCL has none.
-
-        What NCCL may run and has no formula here is added to ``unmodelled``.
-        """
+        """Return the times of NCCL's own algorithms for all sizes; none if there is no formula of the request."""
+        calls = self._library_calls(group)
+        if calls is None or calls.unpredicted_reason(sizes[0]):
+            return []
         names = library_names(self.machine, group.family)
-        if not names or self.algorithm in collective(group.family).components:
-            return []
-        calls = LibraryCalls(
-            self.machine, group.family, group.layout, group.dtype, group.use.port, group.use.uplink
-        )
-        if calls.missing and calls.workers > 1:
-            near = [section for nbytes in sizes for section in self._published(group, nbytes)]
-            published = tuple({id(section): section for section in near}.values())
-            self.unmodelled.append(
-                UnmodelledWork(group.work, calls.missing, calls.nodes == 1, published)
-            )
-        if calls.unpredicted_reason(sizes[0]):
-            return []
         name = self.algorithm if self.algorithm in names else None
         times = []
         for nbytes in sizes:
@@ -252,6 +243,42 @@ class GroupCosts:
             seconds = dict.fromkeys(BOUNDS, estimate.seconds)
             times.append((nbytes, AlgorithmTime(NAMES[estimate.algorithm], seconds, MODELLED)))
         return times
+
+    def _library_calls(self, group: "_Group") -> LibraryCalls | None:
+        """Return NCCL's calls for a group; None if another algorithm is requested or NCCL has none."""
+        names = library_names(self.machine, group.family)
+        if not names or self.algorithm in collective(group.family).components:
+            return None
+        return LibraryCalls(
+            self.machine, group.family, group.layout, group.dtype, group.use.port, group.use.uplink
+        )
+
+    def _note_unmodelled(
+        self, group: "_Group", times: Sequence[tuple[int, AlgorithmTime]], sizes: Sequence[int]
+    ) -> None:
+        """Add what NCCL may run and has no formula here to ``unmodelled``, with its times over published ones."""
+        calls = self._library_calls(group)
+        if calls is None or not calls.missing or calls.workers < 2:
+            return
+        busbw_factor = calls.family.busbw
+        sections: list[PublishedSection] = []
+        ratios: list[float] = []
+        for nbytes in sizes:
+            near = self._published(group, nbytes)
+            sections += [section for section in near if section not in sections]
+            if busbw_factor is None:
+                continue
+            busbw = nbytes * busbw_factor(calls.workers) / interpolated(times, nbytes, "value")
+            for section in near:
+                if section.algorithm.startswith(DEFAULT):
+                    ratios.append(section.low_bytes_per_s / busbw)
+                    ratios.append(section.high_bytes_per_s / busbw)
+        over_published = (min(ratios), max(ratios)) if ratios else None
+        self.unmodelled.append(
+            UnmodelledWork(
+                group.work, calls.missing, calls.nodes == 1, tuple(sections), over_published
+            )
+        )
 
     def _published(self, group: "_Group", nbytes: int) -> list[PublishedSection]:
         nodes = group.layout.nodes

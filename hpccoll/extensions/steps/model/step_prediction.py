@@ -176,6 +176,12 @@ class UnmodelledWorkJson(TypedDict):
     published: Annotated[
         list[dict[str, Any]], described("what was published near it: a section of machine files")
     ]
+    over_published_low: Annotated[
+        float | None, described("its time over that at published bus bandwidth, at least")
+    ]
+    over_published_high: Annotated[
+        float | None, described("its time over that at published bus bandwidth, at most")
+    ]
 
 
 class StepPredictionJson(StepDtypesJson):
@@ -185,6 +191,7 @@ class StepPredictionJson(StepDtypesJson):
     nodes: int
     ranks_per_node: int
     parallel: str
+    sharding: str
     micro_batches: int
     compress: str | None
     codec_s: float
@@ -193,6 +200,10 @@ class StepPredictionJson(StepDtypesJson):
     rank_gradient_bytes: int
     communication_s: float
     exposed_s: float
+    exposed_at_best: Annotated[
+        bool,
+        described("whether exposed_s and share are a best case: computation hides at no price"),
+    ]
     compute_s: float
     flops_per_s: float
     bubble_s: float
@@ -270,6 +281,27 @@ class StepPrediction:
         return self.step.communication_s / self.step.step_s
 
     @property
+    def exposed_at_best(self) -> bool:
+        """Whether the exposed time is a best case, because it rests on what computation hides at no price."""
+        step = self.step
+        if not self.parallelism.overlap or not step.communication_s:
+            return False
+        gathers = self.parallelism.shards_parameters and self.parallelism.mesh.dp > 1
+        return gathers or step.exposed_s < step.communication_s / 2
+
+    @property
+    def has_idle_stages(self) -> bool:
+        """Whether a pipeline has fewer micro-batches than stages, as no job that people run."""
+        return self.parallelism.micro_batches < self.parallelism.mesh.pp
+
+    @property
+    def bubble_share(self) -> float:
+        """The seconds of the bubble of the pipeline over those of the step."""
+        if not self.step.step_s:
+            return 0.0
+        return self.step.bubble_s / self.step.step_s
+
+    @property
     def kind(self) -> str:
         """Modelled as soon as a collective is."""
         if MODELLED in self.kinds:
@@ -299,6 +331,7 @@ class StepPrediction:
             "nodes": self.nodes,
             "ranks_per_node": self.layout.workers // self.nodes,
             "parallel": self.parallelism.mesh.text,
+            "sharding": self.parallelism.sharding,
             "micro_batches": self.parallelism.micro_batches,
             "compress": self.compress,
             "codec_s": step.codec_s,
@@ -308,6 +341,7 @@ class StepPrediction:
             "rank_gradient_bytes": self.rank_gradient_bytes,
             "communication_s": step.communication_s,
             "exposed_s": step.exposed_s,
+            "exposed_at_best": self.exposed_at_best,
             "compute_s": step.compute_s,
             "flops_per_s": self.flops_per_s,
             "bubble_s": step.bubble_s,
@@ -334,11 +368,14 @@ class StepPrediction:
 
 def _unmodelled_row(work: UnmodelledWork) -> UnmodelledWorkJson:
     published = [section.model_dump(by_alias=True) for section in work.published]
+    low, high = work.over_published or (None, None)
     return {
         "work": work.work,
         "missing": list(work.missing),
         "stands_in": work.stands_in,
         "published": published,
+        "over_published_low": low,
+        "over_published_high": high,
     }
 
 
@@ -362,15 +399,18 @@ class StepPredictions:
         return sorted(kinds)
 
     @property
-    def wall_nodes(self) -> int | None:
-        """The least of the numbers of nodes on which communication takes longer than computation; None without any.
+    def wall(self) -> tuple[int | None, int | None]:
+        """The numbers of nodes around the wall, from which on communication takes longer than computation.
 
-        It says something of predictions of the same compression only.
+        They are the last predicted one before it, and the first one beyond; None without any. They
+        say something of predictions of the same compression only.
         """
+        before = None
         for prediction in self.predictions:
             if prediction.step.communication_s > prediction.step.compute_s:
-                return prediction.nodes
-        return None
+                return before, prediction.nodes
+            before = prediction.nodes
+        return before, None
 
     @property
     def by_compression(self) -> dict[str | None, "StepPredictions"]:

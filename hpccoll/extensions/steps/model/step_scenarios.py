@@ -22,7 +22,6 @@ from pydantic import Field, create_model, model_validator
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.limits import MAX_LIST_ENTRIES, NAME, RANKS
 from hpccoll.common.options import check_one_given
-from hpccoll.common.units import format_count
 from hpccoll.common.yaml_model import (
     Bounded,
     Text,
@@ -159,6 +158,7 @@ class ScenarioPrediction:
 
     scenario: Any  # the scenario, a Scenario
     machine: MachineFile  # its machine
+    request: StepRequest  # its step, as the keys describe it
     prediction: StepPrediction
 
     @property
@@ -170,11 +170,12 @@ class ScenarioPrediction:
         return f"{self.scenario.name}, {self.prediction.compress or DENSE}"
 
     @property
-    def title(self) -> str:
-        """The scenario in a line."""
-        mesh = self.prediction.parallelism.mesh.text
-        where = f"{format_count(self.prediction.nodes, 'node')} of {self.machine.name}"
-        return f"{self.name}: {self.scenario.model} on {where}, {mesh}"
+    def label(self) -> str:
+        """The name with the sharding: without it, ``dp=512`` is read as data parallelism that divides nothing."""
+        sharding = self.prediction.parallelism.sharding
+        if sharding == "none" or sharding in self.name.lower():
+            return self.name
+        return f"{self.name}, {sharding}"
 
     def to_json(self) -> ScenarioPredictionJson:
         """Return the prediction in SI units."""
@@ -215,7 +216,7 @@ def predict_scenarios(path: Path, progress: ShowProgress | None = None) -> Scena
             with _naming(path, scenario):
                 predicted = predict_steps(machine, replace(request, compute=compute))
             predictions += [
-                ScenarioPrediction(scenario, machine, prediction)
+                ScenarioPrediction(scenario, machine, request, prediction)
                 for prediction in predicted.predictions
             ]
             if predicted.interrupted:

@@ -23,8 +23,12 @@ PARTS = {
 }
 """The parts of a step, from below, with their colours."""
 
+ROOM, LITTLE_ROOM = 96, 40
+"""Pixels of a bar whose label has the time and both shares, and of one that has the exposed share only."""
 MOST_LABELS = 6
-"""The most bars whose labels have the time next to the exposed share."""
+"""The most bars beside curves of the shares that have ROOM."""
+LABEL_LINE = 13
+"""Pixels of a line of a label."""
 
 SHARE, BUBBLE = "share of the step", "bubble of a pipeline"
 
@@ -39,8 +43,9 @@ def write_step_chart(rows: Sequence[Row], out: Path, title: str, lines: Sequence
     for row in rows:
         gpus = f"{row['gpus']:,}"
         names.append(f"{gpus}, {row['compress'] or DENSE}" if several else gpus)
-    room = 80 if several or len(rows) <= MOST_LABELS else 40
-    charts = [_bars(rows, names, "GPUs", max(WIDTH // 2, room * len(rows)))]
+    room = ROOM if several or len(rows) <= MOST_LABELS else LITTLE_ROOM
+    labels = [_label(row, room) for row in rows]
+    charts = [_bars(rows, names, labels, "GPUs", max(WIDTH // 2, room * len(rows)))]
     if len(rows) > 1 and not several:
         keys = {"exposed": "share", "all communication": "communication_share"}
         formulas_alone = {kind for row in rows for kind in row["kinds"]} == {chart_base.MODELLED}
@@ -53,10 +58,12 @@ def write_step_chart(rows: Sequence[Row], out: Path, title: str, lines: Sequence
     _write_beside(charts, out, title, lines)
 
 
-def write_scenario_chart(rows: Sequence[Row], out: Path, title: str, lines: Sequence[str]) -> None:
-    """Write the picture of scenarios: the parts of the step of each; a row has the name of its ``scenario``."""
-    names = [row["scenario"] for row in rows]
-    chart = _bars(rows, names, None, max(420, 150 * len(rows)))
+def write_scenario_chart(
+    rows: Sequence[Row], names: Sequence[str], out: Path, title: str, lines: Sequence[str]
+) -> None:
+    """Write the picture of scenarios: the parts of the step of each, and its shares."""
+    labels = [_label(row, ROOM) for row in rows]
+    chart = _bars(rows, names, labels, None, max(420, 150 * len(rows)))
     _write_beside([chart], out, title, lines)
 
 
@@ -73,7 +80,8 @@ def write_wall_chart(
     if len(rows) > 1:
         charts += _wall_curves(rows)
     else:
-        charts.append(_bars(rows, [f"{last['gpus']:,}"], "GPUs", 160))
+        label = _label(last, ROOM)
+        charts.append(_bars(rows, [f"{last['gpus']:,}"], [label], "GPUs", 160))
     charts.append(_bubble_curves(bubbles))
     below = list(lines)
     if last["hide_rate_bps"]:
@@ -110,8 +118,26 @@ def _bubble_curves(bubbles: Sequence[Mapping[str, float]]) -> Chart:
     return _curves(data, chart_base.share_axis(BUBBLE), "micro_batches", "micro-batches", first=3)
 
 
-def _bars(rows: Sequence[Row], names: Sequence[str], title: str | None, width: int) -> Chart:
-    """Return a bar for each row, of the parts of its step; its label has the time and the exposed share."""
+def _label(row: Row, room: int) -> list[str]:
+    """Return the lines above a bar: the time, the share of all communication, and the exposed one, perhaps at best."""
+    exposed = f"{row['share']:.1%}"
+    if room < ROOM:
+        return [exposed]
+    everything = row["communication_s"] / row["step_s"] if row["step_s"] else 0.0
+    lines = [format_seconds(row["step_s"]), f"all {everything:.0%}"]
+    if row.get("exposed_at_best"):
+        lines.append("best case:")
+    return [*lines, f"exposed {exposed}"]
+
+
+def _bars(
+    rows: Sequence[Row],
+    names: Sequence[str],
+    labels: Sequence[Sequence[str]],
+    title: str | None,
+    width: int,
+) -> Chart:
+    """Return a bar for each row, of the parts of its step, with a label of some lines above it."""
     has_codecs = any(row.get("compress") for row in rows)
     colours = dict(PARTS)
     if has_codecs:
@@ -121,18 +147,18 @@ def _bars(rows: Sequence[Row], names: Sequence[str], title: str | None, width: i
         }
     parts: list[ChartRecord] = []
     totals: list[ChartRecord] = []
-    for row, name in zip(rows, names, strict=True):
+    for row, name, label in zip(rows, names, labels, strict=True):
         parts += _part_records(row, name, list(colours))
-        share = f"{row['share']:.0%}"
-        if len(rows) > MOST_LABELS:
-            label = share
-        else:
-            label = f"{format_seconds(row['step_s'])}, {share}"
-        totals.append({"name": name, "value": row["step_s"], "text": label})
+        for number, line in enumerate(reversed(label)):
+            totals.append({"name": name, "value": row["step_s"], "text": line, "line": number})
     axis = alt.Axis(labelAngle=0, labelLimit=180, labelExpr="split(datum.label, ', ')")
     x = alt.X("name:N", title=title, sort=None, axis=axis)
     times = alt.Axis(labelExpr=chart_base.LINEAR_TIME_LABEL)
-    y = alt.Y("value:Q", title="time of a step", stack="zero", axis=times)
+    label_room = LABEL_LINE * max(map(len, labels)) + LABEL_LINE
+    highest = max(row["step_s"] for row in rows)
+    top = highest * chart_base.HEIGHT / (chart_base.HEIGHT - label_room)
+    scale = alt.Scale(domain=[0, top], nice=False)
+    y = alt.Y("value:Q", title="time of a step", stack="zero", axis=times, scale=scale)
     colour = chart_base.colour("part", chart_base.present(colours, parts, "part"), "square")
     bars = alt.Chart(chart_base.inline_data(parts)).mark_bar(width={"band": 0.7})
     bars = bars.encode(
@@ -142,9 +168,14 @@ def _bars(rows: Sequence[Row], names: Sequence[str], title: str | None, width: i
         color=colour,
         tooltip=chart_base.tooltip("name", "part", "time"),
     )
-    texts = alt.Chart(chart_base.inline_data(totals)).mark_text(dy=-8, fontSize=11, color=INK)
-    labels = texts.encode(x=x, y=alt.Y("value:Q"), text=alt.Text("text:N"))
-    layered: Chart = alt.layer(bars, labels).properties(width=width, height=chart_base.HEIGHT)
+    layers = [bars]
+    for number in range(max(map(len, labels))):
+        line_texts = [record for record in totals if record["line"] == number]
+        texts = alt.Chart(chart_base.inline_data(line_texts)).mark_text(
+            dy=-8 - LABEL_LINE * number, fontSize=11, color=INK
+        )
+        layers.append(texts.encode(x=x, y=alt.Y("value:Q", scale=scale), text=alt.Text("text:N")))
+    layered: Chart = alt.layer(*layers).properties(width=width, height=chart_base.HEIGHT)
     return layered
 
 

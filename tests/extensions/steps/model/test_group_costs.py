@@ -203,6 +203,26 @@ def test_a_group_inside_a_node_runs_a_schedule_that_stands_in_for_nccls_own_and_
 
 
 @pytest.mark.parametrize(
+    ("mesh", "axis", "nodes"), [(Mesh(tp=8, dp=2), "tp", 1), (Mesh(dp=16), "dp", 2)]
+)
+def test_a_time_without_a_formula_of_nccl_is_held_against_what_was_published(mesh, axis, nodes):
+    nbytes = 1 << 24
+
+    def published(low, high, algorithm):
+        rates = {"low_bytes_per_s": low, "high_bytes_per_s": high}
+        place = {"collective": "all_reduce", "nodes": nodes, "bytes": nbytes}
+        return place | rates | {"algorithm": algorithm, "source": "a page"}
+
+    _, seconds, (unknown,) = used(gpus(), mesh, axis=axis)
+    assert unknown.over_published is None
+    ranks = mesh.size(axis)
+    busbw = 2 * (ranks - 1) / ranks * nbytes / seconds
+    sections = [published(2 * busbw, 3 * busbw, "default")]
+    _, _, (known,) = used(gpus(published=sections), mesh, axis=axis)
+    assert known.over_published == pytest.approx((2, 3))  # NCCL is two to three times as fast
+
+
+@pytest.mark.parametrize(
     ("tp", "rails", "channels", "share"),
     [
         (1, 8, 8, 1),  # all ranks of a node, all ports

@@ -119,8 +119,26 @@ def test_where_communication_passes_computation():
     # of which overlap hides most
     compute = ComputeRate(step_s=LAYERS * ring_s(LAYER_BYTES, 4) * 0.99)
     found = steps([2, 4, 8], buckets=BucketRule("each"), compute=compute)
-    assert found.wall_nodes == 4
-    assert steps([2], compute=ComputeRate(step_s=1.0)).wall_nodes is None
+    assert found.wall == (2, 4)
+    assert steps([4, 8], buckets=BucketRule("each"), compute=compute).wall == (None, 4)
+    assert steps([2], compute=ComputeRate(step_s=1.0)).wall == (2, None)
+
+
+@pytest.mark.parametrize(
+    ("changed", "at_best"),
+    [
+        ({"buckets": BucketRule("each"), "compute": ComputeRate(step_s=1.0)}, True),  # hides most
+        ({"buckets": BucketRule("one")}, False),  # hides nothing
+        ({"sharding": "fsdp", "compute": ComputeRate(step_s=1e-6)}, True),  # hides some gathers
+        ({"sharding": "zero3", "compute": ComputeRate(step_s=1e-6)}, True),
+        ({"sharding": "fsdp", "overlap": False}, False),
+    ],
+)
+def test_the_exposed_share_is_a_best_case_where_computation_hides_communication(changed, at_best):
+    (step,) = steps([2], **changed).predictions
+    row = step.to_json()
+    assert row["exposed_at_best"] == at_best
+    assert row["sharding"] == changed.get("sharding", "none")
 
 
 def test_flops_and_a_rate_give_the_time_of_computation_and_a_batch_the_micro_batches():
