@@ -134,12 +134,14 @@ def idle_stages_sentences(
 
 def best_case_sentences(predictions: Iterable[StepPrediction]) -> list[str]:
     """Return that the exposed share is a best case, and how far published steps were from it; none if it is not."""
-    hiding = [step for step in predictions if step.exposed_at_best]
-    if not hiding:
-        return []
-    if any(step.parallelism.shards_parameters for step in hiding):
+    is_best_case = gathers_parameters = False
+    for step in predictions:
+        if step.exposed_at_best:
+            is_best_case = True
+            gathers_parameters |= step.parallelism.shards_parameters
+    if gathers_parameters:
         return [f"{BEST_CASE}. {PUBLISHED_ZERO3}"]
-    return [BEST_CASE]
+    return [BEST_CASE] if is_best_case else []
 
 
 def _names_by_work(predictions: Iterable[StepPrediction]) -> dict[str, dict[str, None]]:
@@ -169,7 +171,9 @@ def _formula_lines(
 def _unmodelled_lines(predictions: Iterable[StepPrediction]) -> Iterator[str]:
     """Yield what NCCL may run and has no formula, with what runs instead, and what was published; once for all."""
     predictions = list(predictions)
-    unmodelled = [call for step in predictions for call in step.unmodelled]
+    unmodelled: list[UnmodelledWork] = []
+    for step in predictions:
+        unmodelled += step.unmodelled
     names = _names_by_work(predictions)
     for call in _of_all_steps(unmodelled):
         yield from paragraph(unmodelled_sentence(call, ", ".join(names[call.work])))
@@ -532,15 +536,16 @@ def _shape(scenario: ScenarioPrediction) -> tuple[str, int, str]:
 def scenario_notes(predicted: Sequence[ScenarioPrediction]) -> list[str]:
     """Return what a picture of scenarios has to say beside them: a best case, idle stages, other numbers of samples."""
     steps = [scenario.prediction for scenario in predicted]
-    return [
-        *_idle_stages_of_scenarios(predicted),
-        *best_case_sentences(steps),
-        *_samples_sentences(steps),
-    ]
+    notes = _idle_stages_of_scenarios(predicted)
+    notes += best_case_sentences(steps)
+    notes += _samples_sentences(steps)
+    return notes
 
 
 def _idle_stages_of_scenarios(predicted: Sequence[ScenarioPrediction]) -> list[str]:
-    requested = [(scenario.request, scenario.prediction) for scenario in predicted]
+    requested = []
+    for scenario in predicted:
+        requested.append((scenario.request, scenario.prediction))
     return idle_stages_sentences(requested, in_file=True)
 
 
