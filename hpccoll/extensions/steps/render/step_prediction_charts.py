@@ -123,8 +123,10 @@ def _label(row: Row, room: int) -> list[str]:
     exposed = f"{row['share']:.1%}"
     if room < ROOM:
         return [exposed]
-    everything = row["communication_s"] / row["step_s"] if row["step_s"] else 0.0
-    lines = [format_seconds(row["step_s"]), f"all {everything:.0%}"]
+    lines = [format_seconds(row["step_s"])]
+    # Stages of a pipeline also wait for late messages: then the exposed share has all communication.
+    if row["communication_s"] > row["exposed_s"]:
+        lines.append(f"all {row['communication_s'] / row['step_s']:.0%}")
     if row.get("exposed_at_best"):
         lines.append("best case:")
     return [*lines, f"exposed {exposed}"]

@@ -12,6 +12,7 @@ from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.extensions.steps.analysis.step_findings import training_table
 from hpccoll.extensions.steps.render.step_charts import MAX_MARKS, MAX_RANKS
 from hpccoll.extensions.steps.render.step_page import STEP_FIGURES
+from hpccoll.extensions.steps.render.step_prediction_charts import ROOM, _label
 from hpccoll.store.load_results import to_results
 from hpccoll.store.result_files import ResultFiles
 
@@ -173,3 +174,13 @@ def test_a_training_has_a_line_of_loss_and_of_accuracy_for_each_compression(vali
         loss.specification(*chart_groups(to_results(ResultFiles(raw_results=[steps({"ring": 1})]))))
         is None
     )
+
+
+@pytest.mark.parametrize(("communication_s", "has_all"), [(0.5, True), (0.2, False), (0.1, False)])
+def test_a_bar_has_the_share_of_all_communication_only_if_some_of_it_is_hidden(
+    communication_s, has_all
+):
+    row = {"step_s": 1.0, "share": 0.2, "exposed_s": 0.2, "communication_s": communication_s}
+    lines = _label(row, ROOM)
+    assert [line for line in lines if line.startswith("all")] == (["all 50%"] if has_all else [])
+    assert lines[-1] == "exposed 20.0%"
