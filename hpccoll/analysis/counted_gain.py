@@ -88,6 +88,14 @@ class LaunchedTime:
         """The slowest launch over the fastest."""
         return max(self.medians_s) / min(self.medians_s)
 
+    def ratio(self, default: "LaunchedTime") -> float:
+        """Return the time over that of the default: the median over launches, which were in turn.
+
+        What slows the machine for a while slows neighbouring launches, and not their ratio.
+        """
+        pairs = zip(self.medians_s, default.medians_s, strict=False)
+        return median(mine / theirs for mine, theirs in pairs)
+
 
 @dataclass(frozen=True, slots=True)
 class CallGain:
@@ -95,12 +103,17 @@ class CallGain:
 
     share: KindShare
     default_s: float  # the library's own choice, as it was measured
-    best_s: float
+    best_s: float  # the time of the default, multiplied by the ratio of the algorithm to it
     best: str  # the algorithm, by the library's name; "default"
     gain_s: float  # of the run, the mean over ranks
     interval_s: tuple[float, float]
     launches: int = 1  # in which both were measured
     spread: float = 1.0  # the slowest launch of either over its fastest
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether all launches of the best algorithm were faster than all of the default."""
+        return self.interval_s[0] > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +125,7 @@ class ProgramGain:
     measurable: float  # share of the run: of calls that could be measured
     measured_with: Sequence[str] = ()  # versions of MPI libraries, as runs record them
     disturbed: str = ""  # what else used the machine while it was measured, in words
+    oversubscribed: bool = False  # whether ranks shared cores while it was measured
 
     @property
     def gain_s(self) -> float:
@@ -155,7 +169,7 @@ class ProgramGain:
     @property
     def is_clear(self) -> bool:
         """Whether an algorithm is faster than the default by intervals that are apart."""
-        return any(gain.interval_s[0] > 0 for gain in self.gains)
+        return any(gain.is_clear for gain in self.gains)
 
     @property
     def findings(self) -> list[Finding]:
@@ -194,8 +208,10 @@ def program_gain(shares: CountedShares, results: Results) -> ProgramGain:
     is waiting for late ranks.
     """
     gains = []
+    oversubscribed = False
     for share in measurable_kinds(shares):
         rows = [row for row in results.rows if _is_of(row, share)]
+        oversubscribed = oversubscribed or any(row.oversubscribed for row in rows)
         gain = _call_gain(shares, share, rows)
         if gain:
             gains.append(gain)
@@ -203,7 +219,7 @@ def program_gain(shares: CountedShares, results: Results) -> ProgramGain:
     bound = gain_without_measuring(shares)
     versions = dict.fromkeys(recorded_mpi_version(run.provenance) for run in results.runs)
     disturbed = describe_disturbance(run.provenance for run in results.runs)
-    return ProgramGain(shares, gains, bound.measurable, tuple(versions), disturbed)
+    return ProgramGain(shares, gains, bound.measurable, tuple(versions), disturbed, oversubscribed)
 
 
 def measured_dtype(share: KindShare) -> str:
@@ -243,20 +259,21 @@ def _call_gain(shares: CountedShares, share: KindShare, rows: Sequence[Row]) -> 
     default = times.get(DEFAULT)
     if default is None or len(times) == 1:
         return None
-    best = min(_compared(times, default), key=lambda time: time.seconds)
+    best = min(_compared(times, default), key=lambda time: time.ratio(default))
+    ratio = best.ratio(default)
     spread = max(default.spread, best.spread)
     spent_s = _transfer_s(shares, share, default.seconds)
     gain_s = 0.0
     interval_s = 0.0, 0.0
     if best is not default:
-        gain_s = spent_s * (1 - best.seconds / default.seconds)
+        gain_s = spent_s * (1 - ratio)
         low = spent_s * max(0.0, 1 - best.ends_s[1] / default.ends_s[0])
         high = spent_s * max(0.0, 1 - best.ends_s[0] / default.ends_s[1])
         interval_s = low, high
     return CallGain(
         share,
         default.seconds,
-        best.seconds,
+        default.seconds * ratio,
         best.algorithm,
         gain_s,
         interval_s,
@@ -281,8 +298,8 @@ def promising_variants(
         default = times.get(DEFAULT)
         if default is None:
             continue
-        faster = [time for time in _compared(times, default) if time.seconds < default.seconds]
-        faster.sort(key=lambda time: time.seconds)
+        faster = [time for time in _compared(times, default) if time.ratio(default) < 1]
+        faster.sort(key=lambda time: time.ratio(default))
         for time in faster[:PROMISING]:
             variants[time.variant] = None
     return tuple(variants)
@@ -346,7 +363,9 @@ def _findings(gain: ProgramGain) -> Iterator[Finding]:
         text = f"other algorithms would save at most {saved}: {format_per_cent(share)} ({ends})"
         remedy = ""
         if not gain.is_clear:
-            text += "; within the noise: none is clearly faster"
+            text = (
+                f"no algorithm is clearly faster: {ends} of your run would be saved, which is noise"
+            )
             remedy = "leave it, or measure again on an idle machine"
         interval_s = [low, high]
         yield info(
@@ -396,6 +415,9 @@ def _coverage_findings(gain: ProgramGain) -> Iterator[Finding]:
             text = f"measured with {names[0]}, while the program ran on {names[1]}"
             yield warning("other library", text, measured_with=version, library=library)
     yield from _differing_launches(gain)
+    if gain.oversubscribed:
+        text = "there were more ranks than cores: their waiting for cores hides how fast algorithms are"
+        yield warning("oversubscribed", text, remedy="do: measure with a core for each rank")
     if gain.disturbed:
         text = f"while it was measured, {gain.disturbed}"
         yield warning("disturbed", text, remedy="do: measure again on an idle machine")
@@ -410,7 +432,7 @@ def _coverage_findings(gain: ProgramGain) -> Iterator[Finding]:
         text = f"calls that take {part} of the run were not measured, and count as no gain"
         yield warning("not measured", text, share=gain.unmeasured)
     largest = gain.gains[0]
-    if largest.best == DEFAULT or not gain.is_worth_it:
+    if not largest.is_clear or not gain.is_worth_it:
         return
     times = f"{format_seconds(largest.best_s)} instead of {format_seconds(largest.default_s)}"
     text = f"{call_text(largest.share)}: {largest.best} takes {times}"

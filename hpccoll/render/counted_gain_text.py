@@ -17,6 +17,15 @@ from hpccoll.common.text import (
 )
 from hpccoll.common.units import format_count, format_factor, format_interval, format_seconds
 
+
+def _faster(gain: CallGain) -> str:
+    """Return how many times as fast as the default the best algorithm was, marked if that is noise."""
+    factor = format_factor(gain.default_s / gain.best_s)
+    if gain.gain_s and not gain.is_clear:
+        return f"{factor} (noise)"
+    return factor
+
+
 COLUMNS: Columns[CallGain] = (
     ("call", lambda gain: call_text(gain.share)),
     ("type", lambda gain: element_text(gain.share)),
@@ -26,7 +35,7 @@ COLUMNS: Columns[CallGain] = (
     ("default", lambda gain: format_seconds(gain.default_s)),
     ("best", lambda gain: format_seconds(gain.best_s)),
     ("algorithm", lambda gain: gain.best),
-    ("faster", lambda gain: format_factor(gain.default_s / gain.best_s)),
+    ("faster", _faster),
     ("saves", lambda gain: format_seconds(gain.gain_s)),
     ("from .. to", lambda gain: format_interval(gain.interval_s)),
 )
@@ -42,7 +51,7 @@ def gain_lines(gain: ProgramGain) -> Iterator[str]:
         runs = format_count(len(gain.shares.job.ranks), "rank")
         launches = format_count(max(call.launches for call in gain.gains), "launch")
         run = format_seconds(gain.shares.run_s)
-        yield f"  of a run of {run} on {runs}; times are medians over {launches}"
+        yield f"  of a run of {run} on {runs}; times are medians over {launches}, faster is the median of their ratios"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
