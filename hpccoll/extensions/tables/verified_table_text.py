@@ -28,7 +28,10 @@ LEAST_RANKS = 4
 MOST_NAMED = 3
 """The most algorithms that a cell names if all of them send the same."""
 
-CHANGES_NOTHING = "the table leaves all these calls to the library: there is nothing to verify"
+CHANGES_NOTHING = (
+    "with the table these calls do what the library does without it: there is nothing to verify; do: to see "
+    "whether it follows, make a table of another algorithm"
+)
 
 REMEDIES = {
     IGNORED: "look at hpccoll tune --lint, and whether the variables name the table",

@@ -19,7 +19,6 @@ from hpccoll.measure.ranks import rank_namer
 from hpccoll.measure.run.case_factory import CaseFactory, Prepared, SkippedCase
 from hpccoll.measure.run.payload import NO_CAUSE
 from hpccoll.measure.run.prepared_case import PreparedCase
-from hpccoll.measure.run.schedule_proof import unproven_text
 from hpccoll.measure.run.workload_runner import PreparedWorkload, RoundFindings
 from hpccoll.measure.timing_loop import RankProgress, RankSync, Samples, measure, no_plan
 from hpccoll.store.case_times import CaseTimes, SummaryRule, samples_of_round, stride_within
@@ -276,6 +275,9 @@ class AttemptRunner:
             "in an iteration before the last one"
         ]
         if wrong and isinstance(prepared, PreparedCase):
+            # A run with right results never needs it.
+            from hpccoll.measure.run.schedule_proof import unproven_text
+
             fault = unproven_text(prepared.case, prepared.layout)
             if fault:
                 reasons = [fault, *(reason.replace(f": {NO_CAUSE}", "") for reason in reasons)]
