@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from itertools import groupby, pairwise
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 import altair as alt
 
@@ -22,15 +21,19 @@ from hpccoll.render.answers import Answers
 from hpccoll.render.chart_base import Chart, ChartRecord, ExtraLayers, distinct, tooltip
 from hpccoll.render.chart_panels import busbw_records, chart_record
 from hpccoll.render.figure import Figure
-
-if TYPE_CHECKING:
-    from hpccoll.store.rows import RowKey
+from hpccoll.store.rows import RowKey
 
 ANSWER_SUFFIX = "-answer"
 """The end of the names of groups whose charts are beside the answers."""
 
 MOST_ABOVE_CURVES = 2.0
 """The most by which intervals stretch the axis of a scaling curve, as a factor of its highest value."""
+
+ABOVE, BELOW = "above", "below"
+"""The sides of a point on which a label may be."""
+
+LABEL_ROOM = 0.08
+"""The least distance of two labels, as a part of the highest value."""
 
 BAR_HEIGHT = 7
 """The pixels of the bars of ranges along the axis of sizes."""
@@ -167,11 +170,15 @@ def busbw_chart(group: ChartGroup, size: int) -> Chart:
     efficiency_of: dict[RowKey, float] = {}
     for efficiency in efficiencies(group.points):
         efficiency_of[efficiency.point.row.key] = efficiency.value
+    points = _points_of_size(group, size)
+    label_sides = _label_sides(group, [point for point in points if point.row.key in efficiency_of])
     data: list[ChartRecord] = []
-    for point in _points_of_size(group, size):
+    for point in points:
         record = chart_record(group, point, point.row.busbw_Bps or 0.0, busbw_interval(point))
         if point.row.key in efficiency_of:
             record["efficiency"] = f"{efficiency_of[point.row.key]:.0%}"
+        if point.row.key in label_sides:
+            record["label_side"] = label_sides[point.row.key]
         data.append(record)
     for point in group.predictions:
         if point.row.requested_bytes == size and point.row.busbw_Bps:
@@ -229,16 +236,38 @@ def _points_of_size(group: ChartGroup, size: int) -> list[SeriesPoint]:
     ]
 
 
+def _label_sides(group: ChartGroup, points: Iterable[SeriesPoint]) -> dict[RowKey, str]:
+    """Return on which side the last point of each curve has its label: ABOVE the highest curve, and BELOW others.
+
+    A label that would touch that of a curve right above is left out.
+    """
+    ends: dict[tuple[str, str], SeriesPoint] = {}
+    for point in points:
+        curve = point.series, group.machine_label(point)
+        if curve not in ends or point.row.ranks > ends[curve].row.ranks:
+            ends[curve] = point
+    falling = sorted(ends.values(), key=_busbw, reverse=True)
+    sides = {point.row.key: ABOVE for point in falling[:1]}
+    lowest = math.inf
+    for point in falling[1:]:
+        if _busbw(point) < lowest - LABEL_ROOM * _busbw(falling[0]):
+            sides[point.row.key] = BELOW
+            lowest = _busbw(point)
+    return sides
+
+
+def _busbw(point: SeriesPoint) -> float:
+    return point.row.busbw_Bps or 0.0
+
+
 def _efficiency_labels(base: alt.Chart) -> list[alt.Chart]:
     """Return the efficiency at the last point of each curve."""
-    valued = base.transform_filter("isValid(datum.efficiency)")
-    last = valued.transform_window(
-        most="max(ranks)",
-        frame=[None, None],
-        groupby=["series", "machine"],
-    ).transform_filter("datum.ranks === datum.most")
-    texts = last.mark_text(align="right", dx=-8, dy=-12, fontSize=11)
-    return [texts.encode(text=alt.Text("efficiency:N"))]
+    layers = []
+    for side, distance in {ABOVE: -12, BELOW: 16}.items():
+        labelled = base.transform_filter(f"datum.label_side === '{side}'")
+        texts = labelled.mark_text(align="right", dx=-8, dy=distance, fontSize=11)
+        layers.append(texts.encode(text=alt.Text("efficiency:N")))
+    return layers
 
 
 def scaling_title(group: ChartGroup) -> str:

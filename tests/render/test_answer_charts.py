@@ -154,6 +154,26 @@ def test_the_scaling_curve_has_the_largest_size_of_most_counts_and_its_efficienc
     assert format_size(1 << 20) in SCALING.title_of(answered(of_rows(*rows)))
 
 
+def label_sides(of_rows, **busbw_of):
+    """Return the side of each curve's label whose last point has this bus bandwidth in GB/s."""
+    rows = []
+    for name, rate in busbw_of.items():
+        for ranks in (2, 4):
+            busbw = {"busbw_Bps": rate * 1e9, "oversubscribed": False}
+            rows.append(make_row(name, ranks, 1 << 20, **busbw))
+    records = drawn(of_rows(*rows), SCALING)
+    return {record["series"]: record["label_side"] for record in records if "label_side" in record}
+
+
+def test_labels_at_the_ends_of_curves_do_not_touch(of_rows):
+    assert label_sides(of_rows, native=4.0, ring=3.99) == {"native": "above", "ring": "below"}
+    three = label_sides(of_rows, native=4.0, ring=3.9, recursive_doubling=3.8)
+    assert three == {"native": "above", "ring": "below"}
+    apart = label_sides(of_rows, native=4.0, ring=3.0, recursive_doubling=1.0)
+    assert set(apart.values()) == {"above", "below"}
+    assert len(apart) == 3
+
+
 def test_counts_without_a_bandwidth_are_named_under_the_scaling_curve(of_rows):
     rows = [make_row("ring", 1, 64, busbw_Bps=None, oversubscribed=False)]
     rows += [
