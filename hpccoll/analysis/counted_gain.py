@@ -58,7 +58,7 @@ PROMISING = 3
 """The most algorithms of a kind of call that are launched again."""
 
 DIFFERING_LAUNCHES = 1.5
-"""The ratio between the slowest and the fastest launch of a choice from which a user is told."""
+"""If the slowest launch of an algorithm takes this many times as long as its fastest, a finding says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ class ProgramGain:
 
     @property
     def is_clear(self) -> bool:
-        """Whether an algorithm is faster than the default by intervals that are apart."""
+        """Whether an algorithm is clearly faster than the default in some call."""
         return any(gain.is_clear for gain in self.gains)
 
     @property
@@ -395,7 +395,7 @@ def _little_text(gain: ProgramGain) -> str:
 
 
 def _differing_launches(gain: ProgramGain) -> Iterator[Finding]:
-    """Yield where launches of the same choice differ so much that a difference of choices may be one of launches."""
+    """Yield the call whose launches of one algorithm differ most, if that may explain differences of algorithms."""
     call = max(gain.gains, key=lambda call: call.spread)
     if call.spread < DIFFERING_LAUNCHES:
         return

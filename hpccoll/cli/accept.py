@@ -133,8 +133,10 @@ NOT_BESIDE_RATIOS = (
     "--junit",
     "--out",
 )
+"""The options that have no effect beside --ratios."""
+
 NOT_BESIDE_CONTRIBUTE = "--reference", "--require", "--json", "--junit"
-"""The options that would have no effect."""
+"""The options that have no effect beside --contribute."""
 
 
 def _check_together(used: Mapping[str, object], form: "ContributorForm", *, ratios: bool) -> None:
@@ -158,7 +160,7 @@ def _check_unused(option: str, excluded: "Sequence[str]", used: Mapping[str, obj
 
 
 def _check_empty(form: "ContributorForm") -> None:
-    """Check that nobody fills in the form of a contribution that is not asked for.
+    """Check that the options of a contribution are used with --contribute only.
 
     Raises:
         BadInputError: names the option that does.

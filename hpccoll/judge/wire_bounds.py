@@ -148,8 +148,8 @@ def ring_below(
 ) -> WireBound | None:
     """Return what a ring gets out of the wires, where it is the likeliest algorithm and another might get more.
 
-    Without a default algorithm of the class, nobody has seen another one there than a ring or a
-    tree, and ``bound`` is that of a tree. None if a ring is as good as the bound.
+    If the class names no default algorithm, only rings and trees are known there, and ``bound`` is
+    that of a tree. None if a ring is as good as the bound.
     """
     like = machine.machine_class
     if collective != "all_reduce" or like is None or usual_algorithm(like, nodes):

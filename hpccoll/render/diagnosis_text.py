@@ -332,7 +332,7 @@ def history_lines(history: MachineHistory, width: int) -> Iterator[str]:
 
 
 def unended_text(verdict: MachineVerdict) -> str:
-    """Return what its file tells of a diagnosis that is not complete, without the subject."""
+    """Return whether an incomplete diagnosis still runs or ended, in words that follow a subject."""
     if verdict.kept_at is None:
         return "was interrupted"
     if not verdict.kept_at:

@@ -434,8 +434,8 @@ def _first_difference(
 ) -> _Unpaired:
     """Return the first steps with unequal numbers of messages, by step.
 
-    A step of the target may meet one of the source that has another number. The distance between
-    the two is the one that leaves the fewest steps unequal, 0 if that is as good as others.
+    The two ranks may count the same step differently. The distance between their numbers is chosen
+    so that the fewest steps differ, and is 0 if no other distance is better.
     """
     distances = {0}
     for sent_in in _outermost(sent):

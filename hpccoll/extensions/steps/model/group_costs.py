@@ -231,7 +231,7 @@ class GroupCosts:
         return _Group(f"{family} {axis}", family, dtype, layout, group_use(self.layout, groups))
 
     def _by_library(self, group: "_Group", sizes: Sequence[int]) -> list[tuple[int, AlgorithmTime]]:
-        """Return the times of NCCL's own algorithms for all sizes; none if there is no formula of the request."""
+        """Return the times of NCCL's own algorithms for all sizes; none if no formula fits the request."""
         calls = self._library_calls(group)
         if calls is None or calls.unpredicted_reason(sizes[0]):
             return []
